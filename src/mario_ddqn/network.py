@@ -1,0 +1,56 @@
+"""The Q network."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from mario_ddqn.config import NetworkConfig
+
+
+class MarioNet(nn.Module):
+    """Action values of stacked frames.
+
+    The convolutions are those of the PyTorch tutorial "Train a Mario-playing RL
+    Agent", which are those of Mnih et al. 2015: 32 filters 8x8 stride 4, 64 of
+    4x4 stride 2, 64 of 3x3 stride 1, a hidden layer of 512. Their numbers can
+    be scaled. With `dueling` the hidden layer is split into a value and an
+    advantage stream, joined as in equation 9 of Wang et al. 2016.
+    """
+
+    def __init__(
+        self, observation_shape: tuple[int, int, int], action_count: int, config: NetworkConfig
+    ) -> None:
+        """`observation_shape` is (stack, height, width), each side at least 36."""
+        super().__init__()
+        stack, height, width = observation_shape
+        first, second, third = (max(1, round(config.width * n)) for n in (32, 64, 64))
+        self.features = nn.Sequential(
+            nn.Conv2d(stack, first, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(first, second, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(second, third, 3, 1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        flat = third * _feature_side(height) * _feature_side(width)
+        self.advantage = _head(flat, config.hidden, action_count)
+        self.value = _head(flat, config.hidden, 1) if config.dueling else None
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        """uint8 (batch, stack, height, width) to float32 (batch, actions)."""
+        features = self.features(observation.float() * (1 / 255))
+        advantage: torch.Tensor = self.advantage(features)
+        if self.value is None:
+            return advantage
+        value: torch.Tensor = self.value(features)
+        return value + advantage - advantage.mean(1, keepdim=True)
+
+
+def _feature_side(side: int) -> int:
+    return ((side - 8) // 4 + 1 - 4) // 2 + 1 - 2
+
+
+def _head(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
