@@ -15,6 +15,7 @@ from mario_ddqn.config import RewardTerms
 from mario_ddqn.cores import SCREEN_SHAPE, Core, make_core
 from mario_ddqn.env_names import STAGES, WHOLE_GAME
 from mario_ddqn.errors import UserError
+from mario_ddqn.randomness import get_random, set_random
 
 # In these worlds stage 1 is followed by an area that only shows Mario walking
 # into a pipe; it is counted, so that the areas of stages 2 to 4 are one later.
@@ -199,17 +200,17 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
     # -- to go on in the middle of an episode ----------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """All that makes this moment, as bytes, numbers and a dict of the random generator."""
+        """All that makes this moment, as numbers, text and a uint8 array."""
         progress = self._progress
         return {
             "core": self.core.name,
-            "machine": self.core.save_state(),
+            "machine": np.frombuffer(self.core.save_state(), np.uint8),
             "progress": [progress.x, progress.debt, progress.total, progress.best],
             "area_key": list(progress.key),
             "clock": self._clock,
             "steps": self._steps,
             "stalled_for": self._stalled_for,
-            "random": self.np_random.bit_generator.state,
+            "random": get_random(self.np_random),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -220,7 +221,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         """
         if state["core"] != self.core.name:
             raise ValueError(f"a state of {state['core']} does not load on {self.core.name}")
-        self.core.load_state(state["machine"])
+        self.core.load_state(np.asarray(state["machine"]).tobytes())
         self._begin()
         progress = self._progress
         progress.x, progress.debt, progress.total, progress.best = state["progress"]
@@ -229,7 +230,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._clock = state["clock"]
         self._steps = state["steps"]
         self._stalled_for = state["stalled_for"]
-        self.np_random.bit_generator.state = state["random"]
+        set_random(self.np_random, state["random"])
 
     # -- inside ----------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mario_ddqn.config import ExplorationConfig
+from mario_ddqn.randomness import get_random, set_random
 
 
 class Exploration:
@@ -60,14 +61,14 @@ class Exploration:
         return {
             "held": self._held.tolist(),
             "left": self._left.tolist(),
-            "random": self._random.bit_generator.state,
+            "random": get_random(self._random),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes back to `get_state`."""
         self._held = np.array(state["held"], np.int64)
         self._left = np.array(state["left"], np.int64)
-        self._random.bit_generator.state = state["random"]
+        set_random(self._random, state["random"])
 
 
 def exploration_rate(config: ExplorationConfig, step: int) -> float:

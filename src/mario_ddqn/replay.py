@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
+from mario_ddqn.randomness import get_random, set_random
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
 
 # A writer in another process may be ahead of the heads read: slots so close
@@ -16,7 +18,7 @@ _WRITER_MARGIN = 16
 
 @dataclass
 class Batch:
-    """Transitions of n steps, on the replay's device.
+    """Transitions of n steps, on the learner's device.
 
     `observations` and `next_observations` are uint8 [batch, stack, height,
     width], `actions` int64 [batch]. `rewards` float32 [batch] are the
@@ -48,7 +50,9 @@ class ReplayMemory:
         n_step: int,
         gamma: float,
         random: np.random.Generator,
+        device: torch.device,
     ) -> None:
+        """`device` is where batches are wanted; the transitions stay where `rings` has them."""
         if rings.capacity < stack + n_step + 2 * _WRITER_MARGIN:
             raise ValueError(f"a capacity of {rings.capacity} slots a lane is too small")
         self._rings = rings
@@ -56,6 +60,7 @@ class ReplayMemory:
         self._n_step = n_step
         self._powers = (gamma ** np.arange(n_step + 1)).astype(np.float32)
         self._random = random
+        self._device = device
         self._frames = torch.from_numpy(rings.frames).view(-1, *rings.frames.shape[2:])
 
     def __len__(self) -> int:
@@ -81,12 +86,20 @@ class ReplayMemory:
         observations, next_observations = frames.split(len(lanes))
         actions = rings.actions[lanes, slots % rings.capacity].astype(np.int64)
         return Batch(
-            observations,
-            torch.from_numpy(actions),
-            torch.from_numpy(rewards),
-            next_observations,
-            torch.from_numpy(discounts),
+            observations.to(self._device),
+            torch.from_numpy(actions).to(self._device),
+            torch.from_numpy(rewards).to(self._device),
+            next_observations.to(self._device),
+            torch.from_numpy(discounts).to(self._device),
         )
+
+    def get_state(self) -> dict[str, Any]:
+        """The random generator; the transitions are saved by replay_store.py."""
+        return {"random": get_random(self._random)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes back to `get_state`."""
+        set_random(self._random, state["random"])
 
     def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
         """First slot and slot after the last that a transition may start in, by lane."""
@@ -94,6 +107,8 @@ class ReplayMemory:
         # Once round, the oldest slots have lost the frames before them.
         kept = self._rings.capacity - self._stack - _WRITER_MARGIN
         low = np.where(heads < self._rings.capacity - _WRITER_MARGIN, 0, heads - kept)
+        floors = self._rings.floors
+        low = np.maximum(low, np.where(floors > 0, floors + self._stack - 1, 0))
         return low, np.maximum(heads - self._n_step + 1, low)
 
     def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:

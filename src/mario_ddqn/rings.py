@@ -24,7 +24,8 @@ class Rings:
     is not yet known; all before it are complete.
 
     Arrays: frames uint8 [lanes, capacity, height, width], actions uint8,
-    rewards float32, flags uint8 [lanes, capacity], heads int64 [lanes].
+    rewards float32, flags uint8 [lanes, capacity], heads and floors int64 [lanes].
+    Slots before `floors[lane]` are not there (a resumed run's lost memories).
     Every lane has one writer; readers in other processes look at `heads` first.
     """
 
@@ -43,6 +44,7 @@ class Rings:
         self.rewards = allocate((lanes, capacity), np.float32)
         self.flags = allocate((lanes, capacity), np.uint8)
         self.heads = allocate((lanes,), np.int64)
+        self.floors = allocate((lanes,), np.int64)
 
     def begin(self, lane: int, frame: np.ndarray) -> None:
         """An episode starts with `frame`."""

@@ -1,0 +1,158 @@
+"""Acting: plays several lanes with one batch of the network for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mario_ddqn.env import MarioEnv
+from mario_ddqn.exploration import Exploration
+from mario_ddqn.rings import Rings
+from mario_ddqn.wrappers import FrameStack
+
+# uint8 [lanes, stack, height, width] -> int64 [lanes]
+GreedyActions = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One finished episode of a lane."""
+
+    lane: int
+    steps: int
+    reward: float
+    x: int
+    progress: int
+    world: int
+    stage: int
+    time: int
+    flag: bool
+    death: bool
+    truncated: bool
+    rate: float
+
+
+class Actor:
+    """Steps the lanes it is given and writes what happens into the rings."""
+
+    def __init__(
+        self,
+        envs: list[FrameStack],
+        exploration: Exploration,
+        rings: Rings,
+        *,
+        first_lane: int,
+        seeds: list[int],
+    ) -> None:
+        """`envs` become the lanes `first_lane`, `first_lane` + 1, … of the run.
+
+        `seeds`, one a lane, decide on the random starts of its episodes.
+        """
+        self._envs = envs
+        self._games: list[MarioEnv] = [env.unwrapped for env in envs]  # type: ignore[misc]
+        self._exploration = exploration
+        self._rings = rings
+        self._first_lane = first_lane
+        self._seeds = seeds
+        self._rewards = np.zeros(len(envs))
+        self._steps = np.zeros(len(envs), np.int64)
+        self._best_x = np.zeros(len(envs), np.int64)
+        self._observations: np.ndarray | None = None
+
+    @property
+    def lanes(self) -> int:
+        """How many environments it plays."""
+        return len(self._envs)
+
+    def step(self, greedy_actions: GreedyActions, run_step: int) -> list[Episode]:
+        """One agent step in every lane; returns the episodes that ended in it."""
+        if self._observations is None:
+            self._observations = np.stack(
+                [self._begin(lane, seed=seed) for lane, seed in enumerate(self._seeds)]
+            )
+        actions = self._exploration.choose(greedy_actions(self._observations), run_step)
+        rates = self._exploration.rates(run_step)
+        episodes = []
+        for lane, env in enumerate(self._envs):
+            observation, reward, terminated, truncated, info = env.step(actions[lane])
+            reward = float(reward)
+            self._rings.add(
+                self._first_lane + lane,
+                int(actions[lane]),
+                reward,
+                observation[-1],
+                terminated=terminated,
+                truncated=truncated,
+            )
+            self._rewards[lane] += reward
+            self._steps[lane] += 1
+            self._best_x[lane] = max(self._best_x[lane], info["x_pos"])
+            if terminated or truncated:
+                episodes.append(self._finish(lane, info, truncated, float(rates[lane])))
+                observation = self._begin(lane)
+            self._observations[lane] = observation
+        return episodes
+
+    def _begin(self, lane: int, seed: int | None = None) -> np.ndarray:
+        observation, _info = self._envs[lane].reset(seed=seed)
+        self._rings.begin(self._first_lane + lane, observation[-1])
+        self._exploration.end_episode(lane)
+        self._rewards[lane] = self._steps[lane] = self._best_x[lane] = 0
+        return observation
+
+    def _finish(self, lane: int, info: dict[str, Any], truncated: bool, rate: float) -> Episode:
+        return Episode(
+            lane=self._first_lane + lane,
+            steps=int(self._steps[lane]),
+            reward=float(self._rewards[lane]),
+            x=int(self._best_x[lane]),
+            progress=info["progress"],
+            world=info["world"],
+            stage=info["stage"],
+            time=info["time"],
+            flag=info["flag_get"],
+            death=info["death"],
+            truncated=truncated,
+            rate=rate,
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """Where each lane is, so that a run goes on in the middle of its episodes."""
+        if self._observations is None:
+            return {}
+        return {
+            "games": [game.get_state() for game in self._games],
+            "frames": [env.frames.copy() for env in self._envs],
+            "rewards": self._rewards.tolist(),
+            "steps": self._steps.tolist(),
+            "best_x": self._best_x.tolist(),
+            "exploration": self._exploration.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes back to `get_state`; the rings must have been restored to the same moment.
+
+        Raises:
+            ValueError: the state is of another core or another number of lanes.
+        """
+        if not state:
+            return
+        if len(state["games"]) != self.lanes:
+            raise ValueError(f"the state has {len(state['games'])} lanes, this run {self.lanes}")
+        for game, game_state in zip(self._games, state["games"], strict=True):
+            game.set_state(game_state)
+        for env, frames in zip(self._envs, state["frames"], strict=True):
+            env.frames = np.asarray(frames)
+        self._observations = np.stack([env.frames for env in self._envs])
+        self._rewards[:] = state["rewards"]
+        self._steps[:] = state["steps"]
+        self._best_x[:] = state["best_x"]
+        self._exploration.set_state(state["exploration"])
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for env in self._envs:
+            env.close()

@@ -1,0 +1,182 @@
+"""What a run leaves on the disk about itself: metrics.csv, TensorBoard scalars, flags.jsonl."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mario_ddqn.actor import Episode
+from mario_ddqn.files import rewrite_lines
+
+METRICS_FILE = "metrics.csv"
+FLAGS_FILE = "flags.jsonl"
+_WINDOW = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of metrics.csv. Means are over the last 100 episodes, exploration included."""
+
+    step: int
+    seconds: float
+    episodes: int
+    updates: int
+    steps_per_second: float
+    updates_per_second: float
+    exploration_rate: float
+    mean_reward: float
+    mean_x: float
+    best_x: int
+    flags: int
+    flag_share: float
+    loss: float
+    mean_q: float
+    replay: int
+
+
+# Names in TensorBoard, grouped.
+_SCALARS = {
+    "steps_per_second": "speed/steps_per_second",
+    "updates_per_second": "speed/updates_per_second",
+    "exploration_rate": "train/exploration_rate",
+    "mean_reward": "episode/mean_reward",
+    "mean_x": "episode/mean_x",
+    "best_x": "episode/best_x",
+    "flags": "episode/flags",
+    "flag_share": "episode/flag_share",
+    "loss": "train/loss",
+    "mean_q": "train/mean_q",
+    "replay": "train/replay",
+}
+
+
+class EpisodeStats:
+    """Counts and recent means of a run's episodes."""
+
+    def __init__(self) -> None:
+        self.episodes = 0
+        self.flags = 0
+        self.best_x = 0
+        self._recent: deque[tuple[float, int, bool]] = deque(maxlen=_WINDOW)
+
+    def add(self, episode: Episode) -> None:
+        """Takes an ended episode in."""
+        self.episodes += 1
+        self.flags += episode.flag
+        self.best_x = max(self.best_x, episode.x)
+        self._recent.append((episode.reward, episode.x, episode.flag))
+
+    def means(self) -> tuple[float, float, float]:
+        """(reward, x, share with a flag) over the last 100 episodes; zeros before the first."""
+        count = len(self._recent) or 1
+        rewards, xs, flags = zip(*self._recent, strict=True) if self._recent else ((), (), ())
+        return sum(rewards) / count, sum(xs) / count, sum(flags) / count
+
+    def get_state(self) -> dict[str, Any]:
+        """Counts and recent episodes."""
+        return {
+            "episodes": self.episodes,
+            "flags": self.flags,
+            "best_x": self.best_x,
+            "recent": [[reward, x, flag] for reward, x, flag in self._recent],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes back to `get_state`."""
+        self.episodes, self.flags = state["episodes"], state["flags"]
+        self.best_x = state["best_x"]
+        self._recent.clear()
+        self._recent.extend((reward, x, flag) for reward, x, flag in state["recent"])
+
+
+class Metrics:
+    """Writes the files; a failing disk is reported once a failure, and never ends a run."""
+
+    def __init__(
+        self, folder: Path, *, start_step: int, tensorboard: bool, report: Callable[[str], None]
+    ) -> None:
+        """Rows after `start_step`, left by a run that was killed later than its last checkpoint,
+        are taken out.
+        """
+        self._metrics = folder / METRICS_FILE
+        self._flags = folder / FLAGS_FILE
+        self._report = report
+        self._failed = False
+        self._fields = list(Row.__dataclass_fields__)
+        rewrite_lines(self._metrics, lambda line: not _after(line.partition(",")[0], start_step))
+        rewrite_lines(self._flags, lambda line: not _after(_step_of(line), start_step))
+        self._writer = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(
+                str(folder / "tensorboard"), purge_step=start_step + 1, flush_secs=10
+            )
+
+    def write(self, row: Row) -> None:
+        """Appends to metrics.csv and TensorBoard."""
+        values = asdict(row)
+        self._try(lambda: self._append_row(values))
+        if self._writer is not None:
+            writer = self._writer
+            self._try(
+                lambda: [writer.add_scalar(_SCALARS[k], values[k], row.step) for k in _SCALARS]
+            )
+
+    def flag(self, episode: Episode, *, step: int, number: int, seconds: float) -> None:
+        """Appends to flags.jsonl."""
+        record = {
+            "step": step,
+            "episode": number,
+            "seconds": round(seconds, 1),
+            "world": episode.world,
+            "stage": episode.stage,
+            "time_left": episode.time,
+            "steps_in_episode": episode.steps,
+            "lane": episode.lane,
+            "exploration_rate": episode.rate,
+        }
+        self._try(lambda: _append(self._flags, json.dumps(record) + "\n"))
+
+    def close(self) -> None:
+        """Flushes TensorBoard."""
+        if self._writer is not None:
+            self._try(self._writer.close)
+
+    def _append_row(self, values: dict[str, Any]) -> None:
+        new = not self._metrics.exists()
+        with open(self._metrics, "a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self._fields)
+            if new:
+                writer.writeheader()
+            writer.writerow(values)
+
+    def _try(self, write: Callable[[], Any]) -> None:
+        try:
+            write()
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                self._report(f"metrics not written ({error.strerror or error}); training goes on")
+            self._failed = True
+
+
+def _append(path: Path, text: str) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _after(step: str, start: int) -> bool:
+    return step.isdigit() and int(step) > start
+
+
+def _step_of(line: str) -> str:
+    try:
+        return str(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return ""

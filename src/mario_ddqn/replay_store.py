@@ -1,0 +1,171 @@
+"""The replay memory on disk: segments of a lane, written once, each with its checksum."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mario_ddqn.files import replacing
+from mario_ddqn.rings import Rings
+
+_MAGIC = b"MARIO-REPLAY-1\n"
+_LENGTH = struct.Struct("<I")
+_MAX_HEADER = 10_000
+_COLUMNS = ("frames", "actions", "rewards", "flags")
+_LONGEST_SEGMENT = 2048
+_SUFFIX = ".segment"
+
+
+class SegmentError(Exception):
+    """A segment file is missing, damaged or of other rings."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What `ReplayStore.load` brought back: slots, and why some are missing, if so."""
+
+    slots: int
+    problem: str | None
+
+
+class ReplayStore:
+    """Saves rings into a folder; a save writes only what is new since the last.
+
+    A lane's slots are cut into segments of fixed length. A full segment never
+    changes and is written once; the newest, unfinished one is written anew at
+    each save, under a name of its own. `save` returns a manifest to be put into
+    the checkpoint; `prune` deletes what no manifest still needs, so that disk
+    use stays below the size of the memory plus two segments a lane.
+    Frames of the game shrink to about a tenth.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def save(self, rings: Rings, heads: np.ndarray) -> dict[str, Any]:
+        """Writes slots up to and with `heads`; the rings may be written on meanwhile.
+
+        Raises:
+            OSError: the disk is full or the folder gone; earlier segments are untouched.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        length = _segment_length(rings.capacity)
+        lanes = [
+            {"head": int(head), "files": self._save_lane(rings, lane, int(head), length)}
+            for lane, head in enumerate(heads)
+        ]
+        return {"segment": length, "lanes": lanes}
+
+    def load(self, rings: Rings, manifest: dict[str, Any]) -> Restored:
+        """Fills empty rings; after a damaged segment only what is newer comes back."""
+        lanes = manifest["lanes"]
+        if len(lanes) != rings.lanes:
+            return Restored(0, f"it was saved with {len(lanes)} lanes, this run has {rings.lanes}")
+        problem = None
+        for lane, saved in enumerate(lanes):
+            head = int(saved["head"])
+            rings.heads[lane] = head
+            rings.floors[lane] = head + 1
+            for name in reversed(saved["files"]):
+                try:
+                    # Of the name only its last part: a checkpoint can't point elsewhere.
+                    start = self._load_segment(self._folder / Path(name).name, rings, lane, head)
+                except (SegmentError, OSError) as error:
+                    problem = str(error)
+                    break
+                rings.floors[lane] = start
+                if start <= head + 1 - rings.capacity:
+                    break
+            if rings.floors[lane] > head:
+                # Not even the newest frame is there: the lane starts empty.
+                rings.heads[lane] = rings.floors[lane] = 0
+        return Restored(int((rings.heads - rings.floors).sum()), problem)
+
+    def prune(self, manifests: list[dict[str, Any]]) -> None:
+        """Deletes segments that none of the manifests names."""
+        needed = {name for manifest in manifests for lane in manifest["lanes"] for name in lane["files"]}
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
+
+    def _save_lane(self, rings: Rings, lane: int, head: int, length: int) -> list[str]:
+        # The slot after the head is being written: its place held the oldest slot.
+        oldest = max(0, head + 2 - rings.capacity, int(rings.floors[lane]))
+        names = []
+        for start in range(oldest - oldest % length, head + 1, length):
+            full = start + length <= head
+            part = "" if full else f"-to-{head:012d}"
+            name = f"lane{lane:03d}-{start:012d}{part}{_SUFFIX}"
+            if not (full and (self._folder / name).exists()):
+                last = start + length - 1 if full else head
+                self._write_segment(self._folder / name, rings, lane, max(start, oldest), last)
+            names.append(name)
+        return names
+
+    @staticmethod
+    def _write_segment(path: Path, rings: Rings, lane: int, first: int, last: int) -> None:
+        places = np.arange(first, last + 1) % rings.capacity
+        columns = []
+        for column in _COLUMNS:
+            data = getattr(rings, column)[lane, places]
+            packed = zlib.compress(data.tobytes(), 1)
+            columns.append((packed, {"bytes": len(packed), "crc": zlib.crc32(packed)}))
+        header = {
+            "first": first,
+            "count": last + 1 - first,
+            "frame": list(rings.frames.shape[2:]),
+            "columns": [about for _packed, about in columns],
+        }
+        head = json.dumps(header).encode()
+        with replacing(path) as file:
+            file.write(_MAGIC + _LENGTH.pack(len(head)) + head)
+            for packed, _about in columns:
+                file.write(packed)
+
+    @staticmethod
+    def _load_segment(path: Path, rings: Rings, lane: int, head: int) -> int:
+        """Puts a segment's slots into their places and returns the first of them."""
+        with open(path, "rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise SegmentError(f"{path.name} is no segment")
+            try:
+                (size,) = _LENGTH.unpack(file.read(_LENGTH.size))
+                header = json.loads(file.read(min(size, _MAX_HEADER)))
+                first, count = int(header["first"]), int(header["count"])
+                parts = [(int(about["bytes"]), int(about["crc"])) for about in header["columns"]]
+            except (struct.error, ValueError, KeyError, TypeError) as error:
+                raise SegmentError(f"{path.name} is damaged in its header") from error
+            if header.get("frame") != list(rings.frames.shape[2:]) or len(parts) != len(_COLUMNS):
+                raise SegmentError(f"{path.name} has frames of another size")
+            if not (0 <= first and 0 < count <= _LONGEST_SEGMENT and first + count <= head + 1):
+                raise SegmentError(f"{path.name} is damaged in its header")
+            keep = np.arange(max(first, head + 1 - rings.capacity), first + count)
+            places = keep % rings.capacity
+            arrays = []
+            for column, (packed_size, crc) in zip(_COLUMNS, parts, strict=True):
+                array = getattr(rings, column)
+                wanted = count * array[0, :1].nbytes
+                packed = file.read(min(packed_size, 2 * wanted + 1000))
+                if zlib.crc32(packed) != crc:
+                    raise SegmentError(f"{path.name} is damaged (checksum)")
+                unpacker = zlib.decompressobj()
+                try:
+                    data = unpacker.decompress(packed, wanted + 1)
+                except zlib.error as error:
+                    raise SegmentError(f"{path.name} is damaged") from error
+                if len(data) != wanted:
+                    raise SegmentError(f"{path.name} is damaged (length)")
+                arrays.append(np.frombuffer(data, array.dtype).reshape(count, *array.shape[2:]))
+            for column, data_array in zip(_COLUMNS, arrays, strict=True):
+                getattr(rings, column)[lane, places] = data_array[keep - first]
+        return first
+
+
+def _segment_length(capacity: int) -> int:
+    return min(_LONGEST_SEGMENT, max(64, capacity // 8))

@@ -1,0 +1,221 @@
+"""Puts a run together out of its parts, new or from a checkpoint, and trains it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mario_ddqn import __version__
+from mario_ddqn.actions import action_names
+from mario_ddqn.actor import Actor
+from mario_ddqn.agent import DDQNAgent
+from mario_ddqn.checkpoint import Checkpointer, find_checkpoint
+from mario_ddqn.config import Config
+from mario_ddqn.config_file import dump_config, parse_config
+from mario_ddqn.cores import resolve_core
+from mario_ddqn.display import Display
+from mario_ddqn.errors import UserError
+from mario_ddqn.exploration import Exploration
+from mario_ddqn.files import write_atomically
+from mario_ddqn.inline import InlineCollector
+from mario_ddqn.metrics import Metrics
+from mario_ddqn.replay import ReplayMemory
+from mario_ddqn.replay_store import ReplayStore
+from mario_ddqn.rings import Rings
+from mario_ddqn.sizing import GB, ReplayPlan, plan_replay
+from mario_ddqn.trainer import Trainer
+from mario_ddqn.wrappers import make_env
+
+CONFIG_FILE = "config.yaml"
+
+
+def pick_device(name: str) -> torch.device:
+    """The device that `auto`, `cpu`, `cuda` or `mps` stands for here.
+
+    Raises:
+        UserError: it is named and not there.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        name = next((device for device, there in available.items() if there), "cpu")
+    elif not available.get(name, True):
+        raise UserError(f"device: is {name}, which torch {torch.__version__} does not find; use auto")
+    return torch.device(name)
+
+
+def run_folder(parent: Path, config: Config, stem: str) -> Path:
+    """A folder for a new run: never one that is there already.
+
+    Raises:
+        UserError: `config.name` is given and taken.
+    """
+    if config.name is not None:
+        folder = parent / config.name
+        if folder.exists():
+            raise UserError(
+                f"{folder}: exists; go on with --resume {folder}, or choose another --name"
+            )
+        return folder
+    base = f"{stem}-{config.env.stage}"
+    number = 1
+    while True:
+        folder = parent / (base if number == 1 else f"{base}-{number}")
+        if not folder.exists():
+            return folder
+        number += 1
+
+
+def start(config: Config, folder: Path, stop_requested: Callable[[], bool]) -> None:
+    """Trains a new run in `folder`, which must not exist."""
+    _train(config, folder, None, stop_requested)
+
+
+def resume(path: Path, overrides: Sequence[str], stop_requested: Callable[[], bool]) -> Path:
+    """Goes on with the run that a checkpoint or run folder holds; returns the folder."""
+    checkpoint, payload, passed_over = find_checkpoint(path)
+    for problem in passed_over:
+        print(f"passed over: {problem}", file=sys.stderr)
+    config = parse_config(payload["config"], f"{checkpoint} (its configuration)", overrides)
+    print(f"resuming {checkpoint} at step {payload['steps']:,}", file=sys.stderr)
+    folder = checkpoint.parent
+    _train(config, folder, payload, stop_requested)
+    return folder
+
+
+def _train(
+    config: Config,
+    folder: Path,
+    payload: dict[str, Any] | None,
+    stop_requested: Callable[[], bool],
+) -> None:
+    device = pick_device(config.device)
+    lanes = config.train.lanes
+    core = resolve_core(config.env.core)
+    plan = plan_replay(config.replay, size=config.env.size, device=device, lanes=lanes)
+    torch.manual_seed(config.seed)
+    agent = DDQNAgent(
+        config.agent,
+        (config.env.stack, config.env.size, config.env.size),
+        len(action_names(config.env.actions)),
+        device,
+    )
+    rings = Rings(lanes, plan.maxlen // lanes, (config.env.size, config.env.size))
+    replay = ReplayMemory(
+        rings,
+        stack=config.env.stack,
+        n_step=config.agent.n_step,
+        gamma=config.agent.gamma,
+        random=np.random.default_rng([config.seed, 1]),
+        device=device,
+    )
+    collector = InlineCollector(_actor(config, rings, range(lanes)), agent.greedy_actions)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / CONFIG_FILE, dump_config(config).encode())
+    start_step = 0 if payload is None else payload["steps"]
+    display = Display(total=config.train.steps, start=start_step)
+    checkpointer = Checkpointer(
+        folder,
+        keep=config.checkpoint.keep,
+        rings=rings,
+        save_replay=config.replay.save,
+        report=display.line,
+    )
+    metrics = Metrics(
+        folder, start_step=start_step, tensorboard=config.log.tensorboard, report=display.line
+    )
+    trainer = Trainer(
+        config,
+        version=__version__,
+        agent=agent,
+        collector=collector,
+        replay=replay,
+        checkpointer=checkpointer,
+        metrics=metrics,
+        display=display,
+        stop_requested=stop_requested,
+    )
+    for line in _banner(config, folder, agent, core, plan):
+        display.line(line)
+    if payload is not None:
+        _restore(trainer, checkpointer, rings, payload, folder, display)
+    try:
+        trainer.run()
+    finally:
+        collector.close()
+        metrics.close()
+        display.close()
+    print(
+        f"step {trainer.steps:,} saved; go on: mario-train --resume {folder}   "
+        f"watch: mario-play --checkpoint {folder}",
+        file=sys.stderr,
+    )
+
+
+def _actor(config: Config, rings: Rings, lanes: range) -> Actor:
+    """The actor of some of the run's lanes, each with random numbers of its own."""
+    exploration = Exploration(
+        config.exploration,
+        lanes=lanes,
+        lane_count=config.train.lanes,
+        action_count=len(action_names(config.env.actions)),
+        random=np.random.default_rng([config.seed, 2, lanes.start]),
+    )
+    seeds = [
+        int(np.random.SeedSequence([config.seed, 3, lane]).generate_state(1)[0]) for lane in lanes
+    ]
+    envs = [make_env(config.env) for _ in lanes]
+    return Actor(envs, exploration, rings, first_lane=lanes.start, seeds=seeds)
+
+
+def _restore(
+    trainer: Trainer,
+    checkpointer: Checkpointer,
+    rings: Rings,
+    payload: dict[str, Any],
+    folder: Path,
+    display: Display,
+) -> None:
+    if payload.get("replay"):
+        restored = ReplayStore(folder / "replay").load(rings, payload["replay"])
+        checkpointer.resumed_from(payload)
+        if restored.problem is not None:
+            display.line(
+                f"replay memory: {restored.slots:,} slots came back, the rest is lost: "
+                f"{restored.problem}"
+            )
+    else:
+        display.line("replay memory: not saved with this checkpoint; Mario starts without memories")
+    try:
+        trainer.set_state(payload)
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{folder}: the checkpoint does not fit this configuration ({reason}); "
+            "resume without changing the network, the actions, the stage or the lanes"
+        ) from error
+
+
+def _banner(
+    config: Config, folder: Path, agent: DDQNAgent, core: str, plan: ReplayPlan
+) -> list[str]:
+    weights = sum(parameter.numel() for parameter in agent.online.parameters())
+    actions = action_names(config.env.actions)
+    lanes = config.train.lanes
+    memory = "GPU memory" if plan.device == "cuda" else "RAM"
+    return [
+        f"mario-train {__version__}, Python {platform.python_version()}, torch {torch.__version__}",
+        f"game     {config.env.stage} on {core}, {lanes} lane{'s' * (lanes > 1)}, "
+        f"actions {', '.join(actions)}",
+        f"network  {weights:,} weights on {agent.device}",
+        f"replay   {plan.maxlen:,} transitions, {plan.size_bytes / GB:.2f} GB of {memory}",
+        f"folder   {folder}",
+        f"watch    mario-play --checkpoint {folder}   (a video, at any time)",
+        f"curves   tensorboard --logdir {folder}",
+        f"stop     Ctrl-C saves and ends; go on with: mario-train --resume {folder}",
+    ]

@@ -1,0 +1,199 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from mario_ddqn.actor import Episode
+from mario_ddqn.agent import DDQNAgent
+from mario_ddqn.checkpoint import BEST, FIRST_FLAG, Checkpointer
+from mario_ddqn.config import Config
+from mario_ddqn.config_file import dump_config
+from mario_ddqn.display import Display
+from mario_ddqn.exploration import exploration_rate
+from mario_ddqn.metrics import EpisodeStats, Metrics, Row
+from mario_ddqn.replay import ReplayMemory
+
+# A best checkpoint is one whose last 100 episodes went so much further.
+_BETTER_BY = 1.02
+_BEST_AFTER_EPISODES = 20
+
+
+class Collector(Protocol):
+    """Gathers experience into the rings."""
+
+    def collect(self, step: int) -> tuple[int, list[Episode]]:
+        """Plays on from the run's `step`; returns how many steps, and what episodes ended."""
+
+    def get_state(self) -> dict[str, Any]: ...
+
+    def set_state(self, state: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Trainer:
+    """Collect, learn, report, save, until the steps are done or a stop is requested."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        version: str,
+        agent: DDQNAgent,
+        collector: Collector,
+        replay: ReplayMemory,
+        checkpointer: Checkpointer,
+        metrics: Metrics,
+        display: Display,
+        stop_requested: Callable[[], bool],
+    ) -> None:
+        self.config = config
+        self.steps = 0
+        self.stats = EpisodeStats()
+        self._version = version
+        self._agent = agent
+        self._collector = collector
+        self._replay = replay
+        self._checkpointer = checkpointer
+        self._metrics = metrics
+        self._display = display
+        self._stop_requested = stop_requested
+        self._updates_due = 0.0
+        self._best_mean_x = 0.0
+        self._loss_sum = self._q_sum = 0.0
+        self._seconds_before = 0.0
+        self._began = self._row_at = self._saved_at = time.monotonic()
+        self._row_steps = self._row_updates = self._saved_steps = 0
+
+    def run(self) -> None:
+        """Trains; whatever ends it, the last thing is a checkpoint."""
+        self._begin_clocks()
+        while self.steps < self.config.train.steps and not self._stop_requested():
+            new_steps, episodes = self._collector.collect(self.steps)
+            self.steps += new_steps
+            for episode in episodes:
+                self._record(episode)
+            self._learn(new_steps)
+            self._display.step(self.steps)
+            if time.monotonic() - self._row_at >= self.config.log.every_seconds:
+                self._report()
+            if self._save_is_due():
+                self.save()
+        self._report()
+        self.save(wait=True)
+
+    def _learn(self, new_steps: int) -> None:
+        if self.steps < self.config.train.burn_in:
+            return
+        self._updates_due += new_steps / self.config.train.steps_per_update
+        while self._updates_due >= 1:
+            result = self._agent.update(self._replay.sample(self.config.agent.batch_size))
+            self._updates_due -= 1
+            self._loss_sum += result.loss
+            self._q_sum += result.mean_q
+
+    def _record(self, episode: Episode) -> None:
+        self.stats.add(episode)
+        if not episode.flag:
+            return
+        number = self.stats.episodes
+        self._display.flag(episode, step=self.steps, number=number)
+        self._metrics.flag(episode, step=self.steps, number=number, seconds=self.seconds)
+        if self.stats.flags == 1:
+            self.save(names=(FIRST_FLAG,))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds trained, those before a resume included."""
+        return self._seconds_before + time.monotonic() - self._began
+
+    # -- reporting -------------------------------------------------------------
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        elapsed = max(now - self._row_at, 1e-9)
+        updates = self._agent.updates - self._row_updates
+        mean_reward, mean_x, flag_share = self.stats.means()
+        row = Row(
+            step=self.steps,
+            seconds=round(self.seconds, 1),
+            episodes=self.stats.episodes,
+            updates=self._agent.updates,
+            steps_per_second=round((self.steps - self._row_steps) / elapsed, 1),
+            updates_per_second=round(updates / elapsed, 1),
+            exploration_rate=round(exploration_rate(self.config.exploration, self.steps), 6),
+            mean_reward=round(mean_reward, 3),
+            mean_x=round(mean_x, 1),
+            best_x=self.stats.best_x,
+            flags=self.stats.flags,
+            flag_share=round(flag_share, 3),
+            loss=self._loss_sum / max(1, updates),
+            mean_q=self._q_sum / max(1, updates),
+            replay=len(self._replay),
+        )
+        self._metrics.write(row)
+        self._display.row(row)
+        self._row_at, self._row_steps, self._row_updates = now, self.steps, self._agent.updates
+        self._loss_sum = self._q_sum = 0.0
+        if self.stats.episodes >= _BEST_AFTER_EPISODES and mean_x > _BETTER_BY * self._best_mean_x:
+            self._best_mean_x = mean_x
+            self.save(names=(BEST,))
+
+    def _begin_clocks(self) -> None:
+        self._began = self._row_at = self._saved_at = time.monotonic()
+        self._row_steps = self._saved_steps = self.steps
+        self._row_updates = self._agent.updates
+
+    # -- saving ----------------------------------------------------------------
+
+    def _save_is_due(self) -> bool:
+        settings = self.config.checkpoint
+        minutes = (time.monotonic() - self._saved_at) / 60
+        steps = self.steps - self._saved_steps
+        return (
+            minutes >= settings.every_minutes or steps >= settings.every_steps
+        ) and not self._checkpointer.busy
+
+    def save(self, *, names: tuple[str, ...] = (), wait: bool = False) -> None:
+        """Writes a checkpoint of this moment, in the background unless `wait`."""
+        self._saved_at, self._saved_steps = time.monotonic(), self.steps
+        self._checkpointer.save(self.get_state(), steps=self.steps, names=names, wait=wait)
+
+    def get_state(self) -> dict[str, Any]:
+        """The content of a checkpoint: every part asked for its own."""
+        return {
+            "version": self._version,
+            "config": dump_config(self.config),
+            "steps": self.steps,
+            "episodes": self.stats.episodes,
+            "exploration_rate": exploration_rate(self.config.exploration, self.steps),
+            "seconds": self.seconds,
+            "updates_due": self._updates_due,
+            "best_mean_x": self._best_mean_x,
+            "agent": self._agent.get_state(),
+            "collector": self._collector.get_state(),
+            "sampler": self._replay.get_state(),
+            "stats": self.stats.get_state(),
+            "torch_random": torch.get_rng_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes back to `get_state`; the rings are restored by the caller.
+
+        Raises:
+            RuntimeError, ValueError, KeyError: the state is of another kind of run.
+        """
+        self.steps = state["steps"]
+        self._seconds_before = state["seconds"]
+        self._updates_due = state["updates_due"]
+        self._best_mean_x = state["best_mean_x"]
+        self._agent.set_state(state["agent"])
+        self._collector.set_state(state["collector"])
+        self._replay.set_state(state["sampler"])
+        self.stats.set_state(state["stats"])
+        torch.set_rng_state(state["torch_random"])
