@@ -80,7 +80,7 @@ class DDQNAgent:
         values = self.online(batch.observations).gather(1, batch.actions[:, None]).squeeze(1)
         loss = nn.functional.smooth_l1_loss(values, targets)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if self.config.grad_clip is not None:
             nn.utils.clip_grad_norm_(self.online.parameters(), self.config.grad_clip)
         self.optimizer.step()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import pickle
 import threading
 import zipfile
@@ -24,6 +23,15 @@ SUFFIX = ".chkpt"
 BEST = f"best{SUFFIX}"
 FIRST_FLAG = f"first-flag{SUFFIX}"
 _REQUIRED = ("format", "version", "config", "agent", "steps", "episodes", "exploration_rate")
+# What zipfile and torch.load raise for files that are no sound checkpoint.
+_UNREADABLE = (
+    RuntimeError,
+    ValueError,
+    EOFError,
+    KeyError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)
 # A checkpoint of the largest network allowed stays far below.
 _MAX_BYTES = 4_000_000_000
 
@@ -43,8 +51,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except UserError:
         raise
     except OSError as error:
-        raise UserError(f"{path}: cannot read the checkpoint ({error.strerror}); {advice}") from error
-    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"{path}: cannot read the checkpoint ({reason}); {advice}") from error
+    except _UNREADABLE as error:
         raise UserError(f"{path}: damaged, or no checkpoint of mario-train; {advice}") from error
     if not isinstance(payload, dict) or any(key not in payload for key in _REQUIRED):
         raise UserError(f"{path}: no checkpoint of mario-train; {advice}")
@@ -66,8 +75,10 @@ def _check_zip(path: Path) -> None:
             raise UserError(f"{path}: damaged (checksum of {broken})")
 
 
-def find_checkpoint(path: Path, *, prefer_best: bool = False) -> tuple[Path, dict[str, Any], list[str]]:
-    """The checkpoint that a file or run folder stands for: (path, content, what was passed over).
+def find_checkpoint(
+    path: Path, *, prefer_best: bool = False
+) -> tuple[Path, dict[str, Any], list[str]]:
+    """The checkpoint that a file or run folder stands for: (path, content, what was unreadable).
 
     In a folder it is the newest that can be read, or with `prefer_best` the best.
 
@@ -79,7 +90,7 @@ def find_checkpoint(path: Path, *, prefer_best: bool = False) -> tuple[Path, dic
     candidates = sorted(path.glob(f"step-*{SUFFIX}"), reverse=True)
     extra = [path / BEST, path / FIRST_FLAG]
     candidates = [*extra[:1], *candidates, *extra[1:]] if prefer_best else [*candidates, *extra]
-    passed_over = []
+    passed_over: list[str] = []
     for candidate in candidates:
         if candidate.exists():
             try:
@@ -97,7 +108,7 @@ class Snapshot:
     payload: dict[str, Any]
     steps: int
     heads: np.ndarray
-    names: tuple[str, ...]
+    name: str | None
 
 
 class Checkpointer:
@@ -137,16 +148,16 @@ class Checkpointer:
         return self._thread is not None and self._thread.is_alive()
 
     def save(
-        self, payload: dict[str, Any], *, steps: int, names: tuple[str, ...] = (), wait: bool = False
+        self, payload: dict[str, Any], *, steps: int, name: str | None = None, wait: bool = False
     ) -> None:
-        """Writes `step-<steps>.chkpt` and, with the same content, files of other `names`.
+        """Writes `step-<steps>.chkpt`, with the replay memory beside it, or `name`, without.
 
-        `payload` must not change afterwards (tensors are copied here). With
-        `wait` the call returns when all is on the disk.
+        Only weights and counts are copied here; with `wait` the call returns when
+        all is on the disk, otherwise a thread writes on.
         """
         if self._thread is not None:
             self._thread.join()
-        snapshot = Snapshot(_detached(payload), steps, self._rings.heads.copy(), names)
+        snapshot = Snapshot(_detached(payload), steps, self._rings.heads.copy(), name)
         self._thread = threading.Thread(target=self._write, args=(snapshot,), name="checkpoint")
         self._thread.start()
         if wait:
@@ -155,24 +166,30 @@ class Checkpointer:
     def _write(self, snapshot: Snapshot) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            payload = snapshot.payload
-            if self._store is not None:
-                payload["replay"] = self._store.save(self._rings, snapshot.heads)
-            buffer = io.BytesIO()
-            torch.save({"format": FORMAT, **payload}, buffer)
-            for name in (f"step-{snapshot.steps:012d}{SUFFIX}", *snapshot.names):
-                with replacing(self._folder / name) as file:
-                    file.write(buffer.getbuffer())
-            if self._store is not None:
-                self._manifests = [*self._manifests[-1:], payload["replay"]]
-                self._store.prune(self._manifests)
-            for old in sorted(self._folder.glob(f"step-*{SUFFIX}"))[: -self._keep]:
-                old.unlink(missing_ok=True)
+            if snapshot.name is not None:
+                self._write_file(snapshot.name, snapshot.payload)
+            else:
+                self._write_with_replay(snapshot)
         except OSError as error:
             self._report(
                 f"checkpoint at step {snapshot.steps:,} not saved ({error.strerror or error}: "
                 f"{self._folder}); training goes on, the next is tried as planned"
             )
+
+    def _write_with_replay(self, snapshot: Snapshot) -> None:
+        payload = snapshot.payload
+        if self._store is not None:
+            payload["replay"] = self._store.save(self._rings, snapshot.heads)
+        self._write_file(f"step-{snapshot.steps:012d}{SUFFIX}", payload)
+        if self._store is not None:
+            self._manifests = [*self._manifests[-1:], payload["replay"]]
+            self._store.prune(self._manifests)
+        for old in sorted(self._folder.glob(f"step-*{SUFFIX}"))[: -self._keep]:
+            old.unlink(missing_ok=True)
+
+    def _write_file(self, name: str, payload: dict[str, Any]) -> None:
+        with replacing(self._folder / name) as file:
+            torch.save({"format": FORMAT, **payload}, file)
 
 
 def _detached(value: Any) -> Any:

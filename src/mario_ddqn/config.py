@@ -131,7 +131,10 @@ class ExplorationConfig:
     )
     exploration_rate_min: float = option(0.1, "decay: the rate never falls below", least=0, most=1)
     ladder_base: float = option(
-        0.4, "ladder: lane i of N has base^(1 + slope*i/(N-1)) (Horgan et al. 2018)", above=0, most=1
+        0.4,
+        "ladder: lane i of N has base^(1 + slope*i/(N-1)) (Horgan et al. 2018)",
+        above=0,
+        most=1,
     )
     ladder_slope: float = option(7.0, "ladder: see ladder_base", least=0)
     repeat_max: int = option(
@@ -148,10 +151,15 @@ class ReplayConfig:
     """The replay memory."""
 
     maxlen: int | str = option(
-        100_000, "transitions kept, 7 KB each at 84x84; auto: what fits", least=1000, choices=("auto",)
+        100_000,
+        "transitions kept, 7 KB each at 84x84; auto: what fits",
+        least=1000,
+        choices=("auto",),
     )
     device: str = option(
-        "auto", "memory it lies in; auto: the GPU's if all fits there", choices=("auto", "cpu", "cuda")
+        "auto",
+        "memory it lies in; auto: the GPU's if all fits there",
+        choices=("auto", "cpu", "cuda"),
     )
     if_too_big: str = option(
         "error",
@@ -199,9 +207,7 @@ class Config:
         None, "folder of the run in checkpoints/; null: named after config file and stage"
     )
     seed: int = option(1, "seed of all random numbers", least=0, most=2**31 - 1)
-    device: str = option(
-        "auto", "where the networks run", choices=("auto", "cpu", "cuda", "mps")
-    )
+    device: str = option("auto", "where the networks run", choices=("auto", "cpu", "cuda", "mps"))
     env: EnvConfig = section(EnvConfig, "the game and what the agent sees of it")
     agent: AgentConfig = section(AgentConfig, "Double DQN")
     exploration: ExplorationConfig = section(ExplorationConfig, "how often actions are random")

@@ -45,9 +45,14 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
         if not equals:
             raise UserError(f"{where}: write it as section.key=value")
         _merge(values, _nested(key.strip().split("."), _compose(value, where), where))
-    config = _build(Config, values, "")
+    config: Config = _build(Config, values, "")
     _check_together(config, source)
     return config
+
+
+def with_overrides(config: Config, overrides: Sequence[str], source: str) -> Config:
+    """`config` with some keys changed, checked like a file; `source` names it in messages."""
+    return parse_config(dump_config(config), source, overrides)
 
 
 def dump_config(config: Config) -> str:
@@ -92,7 +97,8 @@ def _read(path: Path) -> str:
 def _compose(text: str, source: str) -> yaml.Node | None:
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            line = f"{source}:{event.start_mark.line + 1}"
+            mark = event.start_mark
+            line = f"{source}:{mark.line + 1 if mark else 1}"
             if isinstance(event, yaml.AliasEvent):
                 raise UserError(f"{line}: aliases (*{event.anchor}) are not allowed; write it out")
             tag = getattr(event, "tag", None)
@@ -100,8 +106,8 @@ def _compose(text: str, source: str) -> yaml.Node | None:
                 raise UserError(f"{line}: tags ({tag}) are not allowed; write the plain value")
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
+        problem_mark = error.problem_mark or error.context_mark
+        line = f":{problem_mark.line + 1}" if problem_mark else ""
         raise UserError(f"{source}{line}: not valid YAML: {error.problem}") from error
     except (yaml.YAMLError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else "nested too deeply"

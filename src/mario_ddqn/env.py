@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, SupportsFloat
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -82,7 +82,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
     `stalled` (the episode ended by `stall_steps`).
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 60}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 60}
 
     def __init__(
         self,
@@ -131,8 +131,11 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._noop_max = noop_max
         self._max_steps = max_steps
         self._stall_steps = stall_steps
+        # Called with the picture of every frame there is, skipped ones included.
+        self.on_frame: Callable[[np.ndarray], None] | None = None
         self.core: Core = make_core(core)
         self._single = stage != WHOLE_GAME
+        self._steps = self._stalled_for = 0
         self._play_to_start()
         self._start = self.core.save_state()
         self._begin()
@@ -148,8 +151,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         if noops is None:
             noops = int(self.np_random.integers(self._noop_max + 1)) if self._noop_max else 0
         self.core.load_state(self._start)
-        for _ in range(noops):
-            self.core.step(NOOP)
+        self.idle(noops)
         self._begin()
         return self.core.screen(), self._info(self.core.ram(), False, False)
 
@@ -162,7 +164,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         earlier: np.ndarray | None = None
         best_before = self._progress.best
         for frame in range(self._frame_skip):
-            core.step(buttons)
+            self._advance(buttons)
             ram = core.ram()
             clear = game.is_clear(ram)
             dying = not clear and (game.is_dying(ram) or game.is_dead(ram))
@@ -192,6 +194,11 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
     def render(self) -> np.ndarray | None:
         """The picture, uint8 RGB, if `render_mode` is `rgb_array`."""
         return self.core.screen() if self.render_mode == "rgb_array" else None
+
+    def idle(self, frames: int) -> None:
+        """Lets the game run on without buttons, for no-op starts and for those who watch."""
+        for _ in range(frames):
+            self._advance(NOOP)
 
     def close(self) -> None:
         """Switches the core off."""
@@ -234,12 +241,16 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     # -- inside ----------------------------------------------------------------
 
+    def _advance(self, buttons: int) -> None:
+        self.core.step(buttons)
+        if self.on_frame is not None:
+            self.on_frame(self.core.screen())
+
     def _begin(self) -> None:
         ram = self.core.ram()
         self._progress = _Progress(ram)
         self._clock = game.time_left(ram)
-        self._steps = 0
-        self._stalled_for = 0
+        self._steps = self._stalled_for = 0
 
     def _frame_reward(self, ram: game.Ram, clear: bool, dying: bool) -> float:
         terms = self._reward
@@ -247,7 +258,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         # The clock only rises when an area or a life begins.
         ticks = min(0, clock - self._clock)
         self._clock = clock
-        reward = terms.progress * self._progress.update(ram) + terms.clock * ticks
+        reward: float = terms.progress * self._progress.update(ram) + terms.clock * ticks
         if clear:
             reward += terms.flag
         elif dying:
@@ -315,12 +326,12 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         core = self.core
         if dying:
             core.poke(game.PLAYER_STATE, game.PLAYER_DEAD)
-            core.step(NOOP)
+            self._advance(NOOP)
             ram = core.ram()
         if game.is_world_over(ram):
             clock = game.time_left(ram)
             while game.time_left(ram) == clock:
-                core.step(NOOP)
+                self._advance(NOOP)
                 ram = core.ram()
         if 1 < ram[game.AREA_CHANGE_TIMER] < 255:
             core.poke(game.AREA_CHANGE_TIMER, 1)
@@ -328,6 +339,6 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
             if not (game.is_busy(ram) or game.is_world_over(ram)):
                 return
             core.poke(game.PRELEVEL_TIMER, 0)
-            core.step(NOOP)
+            self._advance(NOOP)
             ram = core.ram()
         raise RuntimeError("the game did not give control back")

@@ -123,10 +123,7 @@ class Metrics:
         values = asdict(row)
         self._try(lambda: self._append_row(values))
         if self._writer is not None:
-            writer = self._writer
-            self._try(
-                lambda: [writer.add_scalar(_SCALARS[k], values[k], row.step) for k in _SCALARS]
-            )
+            self._try(lambda: self._add_scalars(values))
 
     def flag(self, episode: Episode, *, step: int, number: int, seconds: float) -> None:
         """Appends to flags.jsonl."""
@@ -147,6 +144,11 @@ class Metrics:
         """Flushes TensorBoard."""
         if self._writer is not None:
             self._try(self._writer.close)
+
+    def _add_scalars(self, values: dict[str, Any]) -> None:
+        assert self._writer is not None
+        for key, scalar in _SCALARS.items():
+            self._writer.add_scalar(scalar, values[key], values["step"])
 
     def _append_row(self, values: dict[str, Any]) -> None:
         new = not self._metrics.exists()

@@ -83,7 +83,7 @@ class ReplayMemory:
         ends, rewards, discounts = self._returns(lanes, slots)
         index = np.concatenate([self._stacks(lanes, slots), self._stacks(lanes, ends)])
         frames = self._frames[torch.from_numpy(index)]
-        observations, next_observations = frames.split(len(lanes))
+        observations, next_observations = frames[: len(lanes)], frames[len(lanes) :]
         actions = rings.actions[lanes, slots % rings.capacity].astype(np.int64)
         return Batch(
             observations.to(self._device),
@@ -130,7 +130,7 @@ class ReplayMemory:
         return lanes, slots
 
     def _stacks(self, lanes: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """Places of the frames of stacks that end in `slots`, oldest first: int64 [batch, stack]."""
+        """Places of the frames of stacks ending in `slots`, oldest first: int64 [batch, stack]."""
         rings = self._rings
         index = np.empty((len(slots), self._stack), np.int64)
         slot = slots.copy()

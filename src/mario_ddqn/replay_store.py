@@ -89,7 +89,8 @@ class ReplayStore:
 
     def prune(self, manifests: list[dict[str, Any]]) -> None:
         """Deletes segments that none of the manifests names."""
-        needed = {name for manifest in manifests for lane in manifest["lanes"] for name in lane["files"]}
+        lanes = [lane for manifest in manifests for lane in manifest["lanes"]]
+        needed = {name for lane in lanes for name in lane["files"]}
         for path in self._folder.glob(f"*{_SUFFIX}"):
             if path.name not in needed:
                 path.unlink(missing_ok=True)
@@ -143,7 +144,7 @@ class ReplayStore:
                 raise SegmentError(f"{path.name} is damaged in its header") from error
             if header.get("frame") != list(rings.frames.shape[2:]) or len(parts) != len(_COLUMNS):
                 raise SegmentError(f"{path.name} has frames of another size")
-            if not (0 <= first and 0 < count <= _LONGEST_SEGMENT and first + count <= head + 1):
+            if not (first >= 0 and 0 < count <= _LONGEST_SEGMENT and first + count <= head + 1):
                 raise SegmentError(f"{path.name} is damaged in its header")
             keep = np.arange(max(first, head + 1 - rings.capacity), first + count)
             places = keep % rings.capacity

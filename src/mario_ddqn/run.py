@@ -45,7 +45,9 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = next((device for device, there in available.items() if there), "cpu")
     elif not available.get(name, True):
-        raise UserError(f"device: is {name}, which torch {torch.__version__} does not find; use auto")
+        raise UserError(
+            f"device: is {name}, which torch {torch.__version__} does not find; use auto"
+        )
     return torch.device(name)
 
 

@@ -29,11 +29,14 @@ class Collector(Protocol):
     def collect(self, step: int) -> tuple[int, list[Episode]]:
         """Plays on from the run's `step`; returns how many steps, and what episodes ended."""
 
-    def get_state(self) -> dict[str, Any]: ...
+    def get_state(self) -> dict[str, Any]:
+        """All it needs to go on."""
 
-    def set_state(self, state: dict[str, Any]) -> None: ...
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes back to `get_state`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Frees environments and processes."""
 
 
 class Trainer:
@@ -105,7 +108,7 @@ class Trainer:
         self._display.flag(episode, step=self.steps, number=number)
         self._metrics.flag(episode, step=self.steps, number=number, seconds=self.seconds)
         if self.stats.flags == 1:
-            self.save(names=(FIRST_FLAG,))
+            self._save_as(FIRST_FLAG)
 
     @property
     def seconds(self) -> float:
@@ -142,7 +145,7 @@ class Trainer:
         self._loss_sum = self._q_sum = 0.0
         if self.stats.episodes >= _BEST_AFTER_EPISODES and mean_x > _BETTER_BY * self._best_mean_x:
             self._best_mean_x = mean_x
-            self.save(names=(BEST,))
+            self._save_as(BEST)
 
     def _begin_clocks(self) -> None:
         self._began = self._row_at = self._saved_at = time.monotonic()
@@ -159,10 +162,13 @@ class Trainer:
             minutes >= settings.every_minutes or steps >= settings.every_steps
         ) and not self._checkpointer.busy
 
-    def save(self, *, names: tuple[str, ...] = (), wait: bool = False) -> None:
+    def save(self, *, wait: bool = False) -> None:
         """Writes a checkpoint of this moment, in the background unless `wait`."""
         self._saved_at, self._saved_steps = time.monotonic(), self.steps
-        self._checkpointer.save(self.get_state(), steps=self.steps, names=names, wait=wait)
+        self._checkpointer.save(self.get_state(), steps=self.steps, wait=wait)
+
+    def _save_as(self, name: str) -> None:
+        self._checkpointer.save(self.get_state(), steps=self.steps, name=name)
 
     def get_state(self) -> dict[str, Any]:
         """The content of a checkpoint: every part asked for its own."""

@@ -79,22 +79,20 @@ class FrameStack(gymnasium.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64]):
         self._frames[:] = frames
 
 
-def make_env(config: EnvConfig, *, core: str | None = None, noop_max: int | None = None) -> FrameStack:
+def make_env(config: EnvConfig) -> FrameStack:
     """The environment of a run: MarioEnv, grey and small, stacked.
-
-    `core` and `noop_max` replace the configured ones.
 
     Raises:
         UserError: the stage, core or action set is unknown, or the core not installed.
     """
     env = MarioEnv(
         config.stage,
-        core=core or config.core,
+        core=config.core,
         actions=config.actions,
         frame_skip=config.frame_skip,
         max_last_two=config.max_last_two,
         reward=config.reward,
-        noop_max=config.noop_max if noop_max is None else noop_max,
+        noop_max=config.noop_max,
         max_steps=config.max_steps,
         stall_steps=config.stall_steps,
     )

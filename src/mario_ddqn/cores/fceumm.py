@@ -88,13 +88,15 @@ class FceummCore:
     def screen(self) -> np.ndarray:
         if self._machine.owner is not self:
             self._take_turn()
+        picture: np.ndarray
         if self._drawn:
-            return self._emulator.get_screen()
+            picture = self._emulator.get_screen()
+            return picture
         # Draws the next frame and steps back: a sixtieth of a second early.
         state = self._emulator.get_state()
         self._emulator.set_button_mask(_MASKS[0], 0)
         self._emulator.step()
-        picture: np.ndarray = self._emulator.get_screen()
+        picture = self._emulator.get_screen()
         self._emulator.set_state(state)
         return picture
 

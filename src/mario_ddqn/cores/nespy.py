@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from nes_py import NESEnv
 
 # nes-py's colours -> FCEUmm's, for all 64 entries of the NES palette, found by
 # writing each into the backdrop on both cores (tests/test_cores.py does it again).
@@ -50,7 +47,7 @@ def _colour_index(rgb: np.ndarray) -> np.ndarray:
 _TABLE = _colour_table()
 
 
-def _nes_env_class() -> type[NESEnv]:
+def _nes_env_class() -> Any:
     """nes_py.NESEnv, without the notice that the gym under nes-py 8 prints on import."""
     with contextlib.suppress(ImportError):
         from gym_notices import notices
@@ -90,7 +87,8 @@ class NesPyCore:
         self._env._frame_advance(buttons)
 
     def ram(self) -> bytes:
-        return self._env.ram.tobytes()
+        ram: bytes = self._env.ram.tobytes()
+        return ram
 
     def poke(self, address: int, value: int) -> None:
         self._log += _EVENT.pack(_POKE, value, address)

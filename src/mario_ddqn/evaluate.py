@@ -1,0 +1,116 @@
+"""Playing without learning: the one measure of how well a policy plays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mario_ddqn.env import MarioEnv
+from mario_ddqn.wrappers import FrameStack
+
+GreedyActions = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One episode: the furthest x in pixels, and what it came to."""
+
+    episode: int
+    noops: int
+    x: int
+    flag: bool
+    steps: int
+    time_left: int
+    score: int
+    reward: float
+    world: int
+    stage: int
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How episodes of an evaluation are played.
+
+    Each starts after 0 to `noop_max` frames without buttons, drawn uniformly
+    with `seed`. With probability `epsilon` an action is random; with
+    probability `sticky` the last one is repeated instead (Machado et al. 2018).
+    """
+
+    seed: int = 0
+    noop_max: int = 30
+    epsilon: float = 0.0
+    sticky: float = 0.0
+
+
+def play(
+    greedy_actions: GreedyActions, env: FrameStack, rules: Rules, episodes: int
+) -> Iterator[Outcome]:
+    """Plays episodes one after the other, each yielded as it ends."""
+    random = np.random.default_rng([rules.seed, 4])
+    game = env.unwrapped
+    assert isinstance(game, MarioEnv)
+    action_count = len(game.action_names)
+    for episode in range(1, episodes + 1):
+        noops = int(random.integers(rules.noop_max + 1))
+        observation, info = env.reset(options={"noops": noops})
+        action = 0
+        best_x, steps, total = info["x_pos"], 0, 0.0
+        over = flag = False
+        while not over:
+            chance_random, chance_sticky = random.random(2)
+            if steps == 0 or chance_sticky >= rules.sticky:
+                action = (
+                    int(random.integers(action_count))
+                    if chance_random < rules.epsilon
+                    else int(greedy_actions(observation[None])[0])
+                )
+            observation, reward, terminated, truncated, info = env.step(np.int64(action))
+            over = terminated or truncated
+            flag = flag or info["flag_get"]
+            best_x = max(best_x, info["x_pos"])
+            steps += 1
+            total += float(reward)
+        yield Outcome(
+            episode=episode,
+            noops=noops,
+            x=best_x,
+            flag=flag,
+            steps=steps,
+            time_left=info["time"],
+            score=info["score"],
+            reward=round(total, 3),
+            world=info["world"],
+            stage=info["stage"],
+        )
+
+
+def wilson_interval(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's score interval of a rate, 95% by default (Wilson 1927)."""
+    if trials == 0:
+        return 0.0, 1.0
+    rate = successes / trials
+    scale = 1 + z * z / trials
+    middle = (rate + z * z / (2 * trials)) / scale
+    half = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials)) / scale
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Clear rate with its interval, mean x, mean time left of the clears, and each episode."""
+    clears = [outcome for outcome in outcomes if outcome.flag]
+    low, high = wilson_interval(len(clears), len(outcomes))
+    return {
+        "episodes_played": len(outcomes),
+        "clears": len(clears),
+        "clear_rate": len(clears) / max(1, len(outcomes)),
+        "clear_rate_interval": [round(low, 4), round(high, 4)],
+        "mean_x": sum(outcome.x for outcome in outcomes) / max(1, len(outcomes)),
+        "mean_time_left": (
+            sum(outcome.time_left for outcome in clears) / len(clears) if clears else None
+        ),
+        "episodes": [asdict(outcome) for outcome in outcomes],
+    }
