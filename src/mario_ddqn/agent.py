@@ -116,4 +116,7 @@ class DDQNAgent:
         self.online.load_state_dict(state["model"])
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
+        # The configuration may have been changed since: it wins over what was saved.
+        for group in self.optimizer.param_groups:
+            group["lr"], group["eps"] = self.config.learning_rate, self.config.adam_eps
         self.updates = state["updates"]

@@ -9,7 +9,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> Confi
             raise UserError(f"{where}: write it as section.key=value")
         _merge(values, _nested(key.strip().split("."), _compose(value, where), where))
     config: Config = _build(Config, values, "")
-    _check_together(config, source)
+    _check_together(config, lambda key: _where_is(values, key, source))
     return config
 
 
@@ -273,24 +273,34 @@ def _allowed(kinds: list[Any], field: dataclasses.Field) -> str:
     return ", or ".join(parts)
 
 
-def _check_together(config: Config, source: str) -> None:
-    """What one option alone can't tell."""
+def _where_is(values: dict[str, Any], key: str, source: str) -> str:
+    """Where a key is set, or the whole file where it has its default."""
+    value: Any = values
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value.where if isinstance(value, _Value) else source
+
+
+def _check_together(config: Config, where: Callable[[str], str]) -> None:
+    """What types and ranges can't tell."""
     if config.env.stage != WHOLE_GAME and config.env.stage not in STAGES:
         raise UserError(
-            f"{source}: env.stage: is {config.env.stage!r}; expected 1-1 to 8-4, or {WHOLE_GAME}"
+            f"{where('env.stage')}: env.stage: is {config.env.stage!r}; "
+            f"expected 1-1 to 8-4, or {WHOLE_GAME}"
         )
     try:
         action_names(config.env.actions)
     except UserError as error:
-        raise UserError(f"{source}: env.actions: {error}") from None
+        raise UserError(f"{where('env.actions')}: env.actions: {error}") from None
     if (config.agent.sync_every is None) == (config.agent.soft_sync is None):
         raise UserError(
-            f"{source}: agent.sync_every, agent.soft_sync: exactly one of them must be null"
+            f"{where('agent.soft_sync')}: agent.sync_every, agent.soft_sync: "
+            "exactly one of them must be null"
         )
     if config.name is not None and (
         Path(config.name).name != config.name or config.name in (".", "..")
     ):
-        raise UserError(f"{source}: name: is {config.name!r}; expected a plain folder name")
+        raise UserError(f"{where('name')}: name: is {config.name!r}; expected a plain folder name")
 
 
 # -- writing -------------------------------------------------------------------

@@ -78,7 +78,7 @@ class NesPyCore:
         self._power_on()
 
     def _power_on(self) -> None:
-        self._env = self._class(str(self._rom))
+        self._env: Any = self._class(str(self._rom))
         self._env.reset()
         self._log = bytearray()
 
@@ -126,4 +126,6 @@ class NesPyCore:
                 raise ValueError(f"not a state of nes-py: event of unknown kind {kind}")
 
     def close(self) -> None:
-        self._env.close()
+        if self._env is not None:
+            self._env.close()
+            self._env = None
