@@ -175,7 +175,9 @@ class TrainConfig:
     """The training loop."""
 
     steps: int = option(10_000_000, "agent steps in all; Ctrl-C ends earlier", least=1)
-    burn_in: int = option(10_000, "agent steps before the first update", least=1)
+    burn_in: int = option(
+        10_000, "transitions in the replay memory before the first update", least=1
+    )
     steps_per_update: float = option(3.0, "agent steps for each update", above=0, most=10_000)
     lanes: int = option(1, "environments that are played by turns", least=1, most=256)
 

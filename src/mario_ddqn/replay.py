@@ -68,6 +68,11 @@ class ReplayMemory:
         low, high = self._ranges()
         return int((high - low).sum())
 
+    @property
+    def capacity(self) -> int:
+        """Slots of all lanes together."""
+        return self._rings.lanes * self._rings.capacity
+
     def sample(self, batch_size: int) -> Batch:
         """Draws transitions uniformly.
 

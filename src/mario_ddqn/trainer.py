@@ -66,6 +66,8 @@ class Trainer:
         self._metrics = metrics
         self._display = display
         self._stop_requested = stop_requested
+        # A memory that came back from a checkpoint counts, an empty one is filled anew.
+        self._burn_in = min(config.train.burn_in, replay.capacity // 2)
         self._updates_due = 0.0
         self._best_mean_x = 0.0
         self._loss_sum = self._q_sum = 0.0
@@ -91,7 +93,7 @@ class Trainer:
         self.save(wait=True)
 
     def _learn(self, new_steps: int) -> None:
-        if self.steps < self.config.train.burn_in:
+        if len(self._replay) < self._burn_in:
             return
         self._updates_due += new_steps / self.config.train.steps_per_update
         while self._updates_due >= 1:
