@@ -84,10 +84,8 @@ def test_train_stop_resume_play_film(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert f"at step {stopped_at:,}" in done.stderr
     assert "memories" not in done.stderr
-    steps = [
-        int(row["step"])
-        for row in csv.DictReader((folder / "metrics.csv").read_text().splitlines())
-    ]
+    rows = csv.DictReader((folder / "metrics.csv").read_text().splitlines())
+    steps = [int(row["step"]) for row in rows]
     assert steps == sorted(steps)
     assert steps[-1] >= stopped_at + 400
 

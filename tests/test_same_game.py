@@ -19,7 +19,8 @@ from mario_ddqn.env import MarioEnv
 KEYS = ("x_pos", "y_pos", "life", "flag_get", "time", "coins", "score", "status", "world", "stage")
 CLOCK = KEYS.index("time")
 NAMES = [*action_names("complex"), "B", "down+B", "right+down"]
-STAGES = ("1-1", "1-2", "4-2", "8-4", "2-2", "3-1")
+pytestmark = pytest.mark.slow
+STAGES = ("1-1", "1-2", "4-2", "8-4", "2-2")
 
 
 def reference_env(stage: str):
@@ -84,12 +85,12 @@ def without_clock(rows: list[tuple]) -> list[tuple]:
 @pytest.mark.parametrize("stage", STAGES)
 def test_random_play(stage: str) -> None:
     frames = 0
-    for seed in range(6):
+    for seed in range(4):
         names = random_buttons(seed, 1500)
         reference = trace_reference(stage, names)
         compare(stage, names, reference)
         frames += len(reference)
-    assert frames > 400
+    assert frames > 250
 
 
 @pytest.mark.parametrize("stage", ["1-1", "1-2", "1-4"])
