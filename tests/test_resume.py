@@ -23,7 +23,7 @@ agent:
   sync_every: 20
 exploration: {kind: ladder, repeat_max: 6}
 replay: {maxlen: 2000, reserve_gb: 0}
-train: {steps: 600, burn_in: 100, steps_per_update: 3, lanes: 2}
+train: {steps: 600, burn_in: 100, steps_per_update: 3, lanes: 2, actors: 0}
 log: {every_seconds: 1000, tensorboard: false}
 """
 

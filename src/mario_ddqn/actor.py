@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from mario_ddqn.actions import action_names
+from mario_ddqn.config import Config
 from mario_ddqn.env import MarioEnv
 from mario_ddqn.exploration import Exploration
 from mario_ddqn.rings import Rings
-from mario_ddqn.wrappers import FrameStack
+from mario_ddqn.wrappers import FrameStack, make_env
 
 # uint8 [lanes, stack, height, width] -> int64 [lanes]
 GreedyActions = Callable[[np.ndarray], np.ndarray]
@@ -68,8 +70,14 @@ class Actor:
         return len(self._envs)
 
     def step(self, greedy_actions: GreedyActions, run_step: int) -> list[Episode]:
-        """One agent step in every lane; returns the episodes that ended in it."""
+        """One agent step in every lane; returns the episodes that ended in it.
+
+        The first step begins an episode in each, and cuts off what an earlier
+        actor has left unfinished in the rings.
+        """
         if self._observations is None:
+            for lane in range(self.lanes):
+                self._rings.cut(self._first_lane + lane)
             self._observations = np.stack(
                 [self._begin(lane, seed=seed) for lane, seed in enumerate(self._seeds)]
             )
@@ -156,3 +164,23 @@ class Actor:
         """Closes the environments."""
         for env in self._envs:
             env.close()
+
+
+def make_actor(config: Config, rings: Rings, lanes: range, *salt: int) -> Actor:
+    """The actor of some of a run's lanes, each with random numbers of its own.
+
+    Other `salt`, other random numbers: for actors that go on where another ended.
+    """
+    exploration = Exploration(
+        config.exploration,
+        lanes=lanes,
+        lane_count=rings.lanes,
+        action_count=len(action_names(config.env.actions)),
+        random=np.random.default_rng([config.seed, 2, lanes.start, *salt]),
+    )
+    seeds = [
+        int(np.random.SeedSequence([config.seed, 3, lane, *salt]).generate_state(1)[0])
+        for lane in lanes
+    ]
+    envs = [make_env(config.env) for _ in lanes]
+    return Actor(envs, exploration, rings, first_lane=lanes.start, seeds=seeds)

@@ -179,7 +179,20 @@ class TrainConfig:
         10_000, "transitions in the replay memory before the first update", least=1
     )
     steps_per_update: float = option(3.0, "agent steps for each update", above=0, most=10_000)
-    lanes: int = option(1, "environments that are played by turns", least=1, most=256)
+    actors: int | str = option(
+        "auto",
+        "actor processes beside the learner; auto: a core each but one; 0: all in one process, "
+        "deterministic",
+        least=0,
+        most=64,
+        choices=("auto",),
+    )
+    lanes: int = option(
+        1, "environments an actor plays by turns, with one batch of the network", least=1, most=256
+    )
+    publish_every: int = option(
+        20, "updates after which the actors get the new weights", least=1, most=100_000
+    )
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,14 @@ class InlineCollector:
         self._actor = actor
         self._greedy_actions = greedy_actions
 
-    def collect(self, step: int) -> tuple[int, list[Episode]]:
-        """One agent step in every lane."""
+    def collect(self, step: int, limit: float) -> tuple[int, list[Episode]]:
+        """One agent step in every lane, unless the run is past `limit`."""
+        if step >= limit:
+            return 0, []
         return self._actor.lanes, self._actor.step(self._greedy_actions, step)
+
+    def publish(self) -> None:
+        """The actor uses the learner's network itself."""
 
     def get_state(self) -> dict[str, Any]:
         """Where the actor is, in the middle of its episodes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +15,7 @@ import torch
 
 from mario_ddqn import __version__
 from mario_ddqn.actions import action_names
-from mario_ddqn.actor import Actor
+from mario_ddqn.actor import make_actor
 from mario_ddqn.agent import DDQNAgent
 from mario_ddqn.checkpoint import Checkpointer, find_checkpoint
 from mario_ddqn.config import Config
@@ -21,18 +23,20 @@ from mario_ddqn.config_file import dump_config, parse_config
 from mario_ddqn.cores import resolve_core
 from mario_ddqn.display import Display
 from mario_ddqn.errors import UserError
-from mario_ddqn.exploration import Exploration
 from mario_ddqn.files import write_atomically
 from mario_ddqn.inline import InlineCollector
 from mario_ddqn.metrics import Metrics
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
+from mario_ddqn.shared import SharedArrays
 from mario_ddqn.sizing import GB, ReplayPlan, plan_replay
-from mario_ddqn.trainer import Trainer
-from mario_ddqn.wrappers import make_env
+from mario_ddqn.trainer import Collector, Trainer
+from mario_ddqn.workers import ActorError, WorkerCollector
 
 CONFIG_FILE = "config.yaml"
+# More would only wait: the learner can't use what they play.
+_MOST_ACTORS = 8
 
 
 def pick_device(name: str) -> torch.device:
@@ -97,7 +101,9 @@ def _train(
     stop_requested: Callable[[], bool],
 ) -> None:
     device = pick_device(config.device)
-    lanes = config.train.lanes
+    cores = available_cores()
+    actors = actor_count(config.train.actors, cores)
+    lanes = config.train.lanes * max(1, actors)
     core = resolve_core(config.env.core)
     plan = plan_replay(config.replay, size=config.env.size, device=device, lanes=lanes)
     torch.manual_seed(config.seed)
@@ -107,7 +113,14 @@ def _train(
         len(action_names(config.env.actions)),
         device,
     )
-    rings = Rings(lanes, plan.maxlen // lanes, (config.env.size, config.env.size))
+    context = multiprocessing.get_context("spawn")
+    shared = SharedArrays(context)
+    rings = Rings(
+        lanes,
+        plan.maxlen // lanes,
+        (config.env.size, config.env.size),
+        shared.allocate if actors else np.zeros,
+    )
     replay = ReplayMemory(
         rings,
         stack=config.env.stack,
@@ -116,11 +129,26 @@ def _train(
         random=np.random.default_rng([config.seed, 1]),
         device=device,
     )
-    collector = InlineCollector(_actor(config, rings, range(lanes)), agent.greedy_actions)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / CONFIG_FILE, dump_config(config).encode())
     start_step = 0 if payload is None else payload["steps"]
     display = Display(total=config.train.steps, start=start_step)
+    collector: Collector
+    if actors:
+        # The actors have the other cores.
+        torch.set_num_threads(max(1, cores - actors))
+        collector = WorkerCollector(
+            config,
+            actors=actors,
+            context=context,
+            shared=shared,
+            rings=rings,
+            network=agent.online,
+            report=display.line,
+        )
+    else:
+        actor = make_actor(config, rings, range(lanes))
+        collector = InlineCollector(actor, agent.greedy_actions)
     checkpointer = Checkpointer(
         folder,
         keep=config.checkpoint.keep,
@@ -142,12 +170,17 @@ def _train(
         display=display,
         stop_requested=stop_requested,
     )
-    for line in _banner(config, folder, agent, core, plan):
+    for line in _banner(config, folder, agent, core, plan, actors):
         display.line(line)
     if payload is not None:
         _restore(trainer, checkpointer, rings, payload, folder, display)
     try:
         trainer.run()
+    except ActorError as error:
+        trainer.save(wait=True)
+        raise UserError(
+            f"{error}; step {trainer.steps:,} is saved: mend it, then --resume {folder}"
+        ) from error
     finally:
         collector.close()
         metrics.close()
@@ -159,20 +192,18 @@ def _train(
     )
 
 
-def _actor(config: Config, rings: Rings, lanes: range) -> Actor:
-    """The actor of some of the run's lanes, each with random numbers of its own."""
-    exploration = Exploration(
-        config.exploration,
-        lanes=lanes,
-        lane_count=config.train.lanes,
-        action_count=len(action_names(config.env.actions)),
-        random=np.random.default_rng([config.seed, 2, lanes.start]),
-    )
-    seeds = [
-        int(np.random.SeedSequence([config.seed, 3, lane]).generate_state(1)[0]) for lane in lanes
-    ]
-    envs = [make_env(config.env) for _ in lanes]
-    return Actor(envs, exploration, rings, first_lane=lanes.start, seeds=seeds)
+def actor_count(wanted: int | str, cores: int) -> int:
+    """Actor processes for `train.actors` on so many cores: one is left to the learner."""
+    if wanted != "auto":
+        return int(wanted)
+    return min(max(0, cores - 1), _MOST_ACTORS)
+
+
+def available_cores() -> int:
+    """Cores this process may use, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _restore(
@@ -204,17 +235,20 @@ def _restore(
 
 
 def _banner(
-    config: Config, folder: Path, agent: DDQNAgent, core: str, plan: ReplayPlan
+    config: Config, folder: Path, agent: DDQNAgent, core: str, plan: ReplayPlan, actors: int
 ) -> list[str]:
     weights = sum(parameter.numel() for parameter in agent.online.parameters())
     actions = action_names(config.env.actions)
     lanes = config.train.lanes
+    where = (
+        f"in each of {actors} actor process{'es' * (actors > 1)}" if actors else "in one process"
+    )
     memory = "GPU memory" if plan.device == "cuda" else "RAM"
     return [
         f"mario-train {__version__}, Python {platform.python_version()}, torch {torch.__version__}",
-        f"game     {config.env.stage} on {core}, {lanes} lane{'s' * (lanes > 1)}, "
+        f"game     {config.env.stage} on {core}, {lanes} lane{'s' * (lanes > 1)} {where}, "
         f"actions {', '.join(actions)}",
-        f"network  {weights:,} weights on {agent.device}",
+        f"network  {weights:,} weights on {agent.device}, {torch.get_num_threads()} threads",
         f"replay   {plan.maxlen:,} transitions, {plan.size_bytes / GB:.2f} GB of {memory}",
         f"folder   {folder}",
         f"watch    mario-play --checkpoint {folder}   (a video, at any time)",

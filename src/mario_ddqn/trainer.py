@@ -21,13 +21,24 @@ from mario_ddqn.replay import ReplayMemory
 # A best checkpoint is one whose last 100 episodes went so much further.
 _BETTER_BY = 1.02
 _BEST_AFTER_EPISODES = 20
+# Actors in their own processes may be so many updates' worth of steps ahead.
+_LEAD_UPDATES = 16
+_MOST_UPDATES_AT_ONCE = 16
+# The learner, with nothing to do, looks again after so long; an update takes 10 ms.
+_PAUSE_SECONDS = 0.0005
 
 
 class Collector(Protocol):
     """Gathers experience into the rings."""
 
-    def collect(self, step: int) -> tuple[int, list[Episode]]:
-        """Plays on from the run's `step`; returns how many steps, and what episodes ended."""
+    def collect(self, step: int, limit: float) -> tuple[int, list[Episode]]:
+        """Plays on from the run's `step`, not past `limit` by more than a batch of lanes.
+
+        Returns how many steps were made, and what episodes ended.
+        """
+
+    def publish(self) -> None:
+        """The online network has changed."""
 
     def get_state(self) -> dict[str, Any]:
         """All it needs to go on."""
@@ -68,6 +79,7 @@ class Trainer:
         self._stop_requested = stop_requested
         # A memory that came back from a checkpoint counts, an empty one is filled anew.
         self._burn_in = min(config.train.burn_in, replay.capacity // 2)
+        self._learning = False
         self._updates_due = 0.0
         self._best_mean_x = 0.0
         self._loss_sum = self._q_sum = 0.0
@@ -79,7 +91,7 @@ class Trainer:
         """Trains; whatever ends it, the last thing is a checkpoint."""
         self._begin_clocks()
         while self.steps < self.config.train.steps and not self._stop_requested():
-            new_steps, episodes = self._collector.collect(self.steps)
+            new_steps, episodes = self._collector.collect(self.steps, self._step_limit())
             self.steps += new_steps
             for episode in episodes:
                 self._record(episode)
@@ -92,13 +104,28 @@ class Trainer:
         self._report()
         self.save(wait=True)
 
+    def _step_limit(self) -> float:
+        """How far the actors may go before the learner has caught up."""
+        if not self._learning:
+            return self.config.train.steps
+        lead = (_LEAD_UPDATES - self._updates_due) * self.config.train.steps_per_update
+        return min(self.config.train.steps, self.steps + lead)
+
     def _learn(self, new_steps: int) -> None:
-        if len(self._replay) < self._burn_in:
+        """The updates that are due; the ratio to the steps does not depend on the machine."""
+        if not self._learning:
+            self._learning = len(self._replay) >= self._burn_in
             return
         self._updates_due += new_steps / self.config.train.steps_per_update
-        while self._updates_due >= 1:
+        if self._updates_due < 1:
+            if new_steps == 0:
+                time.sleep(_PAUSE_SECONDS)
+            return
+        for _ in range(min(int(self._updates_due), _MOST_UPDATES_AT_ONCE)):
             result = self._agent.update(self._replay.sample(self.config.agent.batch_size))
             self._updates_due -= 1
+            if self._agent.updates % self.config.train.publish_every == 0:
+                self._collector.publish()
             self._loss_sum += result.loss
             self._q_sum += result.mean_q
 
@@ -204,4 +231,5 @@ class Trainer:
         self._collector.set_state(state["collector"])
         self._replay.set_state(state["sampler"])
         self.stats.set_state(state["stats"])
+        self._learning = len(self._replay) >= self._burn_in
         torch.set_rng_state(state["torch_random"])
