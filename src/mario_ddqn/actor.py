@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,11 @@ import numpy as np
 from mario_ddqn.actions import action_names
 from mario_ddqn.config import Config
 from mario_ddqn.env import MarioEnv
+from mario_ddqn.evaluate import Evaluation, GreedyActions, Rules, evaluate
 from mario_ddqn.exploration import Exploration
 from mario_ddqn.rings import Rings
+from mario_ddqn.start_states import StartStates
 from mario_ddqn.wrappers import FrameStack, make_env
-
-# uint8 [lanes, stack, height, width] -> int64 [lanes]
-GreedyActions = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,7 @@ class Episode:
     death: bool
     truncated: bool
     rate: float
+    from_start: bool
 
 
 class Actor:
@@ -45,7 +44,9 @@ class Actor:
         envs: list[FrameStack],
         exploration: Exploration,
         rings: Rings,
+        start_states: StartStates,
         *,
+        config: Config,
         first_lane: int,
         seeds: list[int],
     ) -> None:
@@ -57,11 +58,15 @@ class Actor:
         self._games: list[MarioEnv] = [env.unwrapped for env in envs]  # type: ignore[misc]
         self._exploration = exploration
         self._rings = rings
+        self._start_states = start_states
+        self._config = config
+        self._evaluation_env: FrameStack | None = None
         self._first_lane = first_lane
         self._seeds = seeds
         self._rewards = np.zeros(len(envs))
         self._steps = np.zeros(len(envs), np.int64)
         self._best_x = np.zeros(len(envs), np.int64)
+        self._from_start = np.ones(len(envs), bool)
         self._observations: np.ndarray | None = None
 
     @property
@@ -101,11 +106,17 @@ class Actor:
             if terminated or truncated:
                 episodes.append(self._finish(lane, info, truncated, float(rates[lane])))
                 observation = self._begin(lane)
+            else:
+                self._start_states.step(lane, self._games[lane])
             self._observations[lane] = observation
         return episodes
 
     def _begin(self, lane: int, seed: int | None = None) -> np.ndarray:
-        observation, _info = self._envs[lane].reset(seed=seed)
+        start = self._start_states.choose()
+        options = None if start is None else {"state": start}
+        observation, _info = self._envs[lane].reset(seed=seed, options=options)
+        self._start_states.begin(lane)
+        self._from_start[lane] = start is None
         self._rings.begin(self._first_lane + lane, observation[-1])
         self._exploration.end_episode(lane)
         self._rewards[lane] = self._steps[lane] = self._best_x[lane] = 0
@@ -125,6 +136,7 @@ class Actor:
             death=info["death"],
             truncated=truncated,
             rate=rate,
+            from_start=bool(self._from_start[lane]),
         )
 
     def get_state(self) -> dict[str, Any]:
@@ -137,6 +149,8 @@ class Actor:
             "rewards": self._rewards.tolist(),
             "steps": self._steps.tolist(),
             "best_x": self._best_x.tolist(),
+            "from_start": self._from_start.tolist(),
+            "start_states": self._start_states.get_state(),
             "exploration": self._exploration.get_state(),
         }
 
@@ -158,7 +172,18 @@ class Actor:
         self._rewards[:] = state["rewards"]
         self._steps[:] = state["steps"]
         self._best_x[:] = state["best_x"]
+        self._from_start[:] = state["from_start"]
+        self._start_states.set_state(state["start_states"])
         self._exploration.set_state(state["exploration"])
+
+    def evaluate(self, greedy_actions: GreedyActions, number: int) -> Evaluation:
+        """Plays greedy episodes from the stage's start, between two steps of the lanes."""
+        if self._evaluation_env is None:
+            self._evaluation_env = make_env(self._config.env)
+        rules = Rules(seed=self._config.seed + number, noop_max=self._config.env.noop_max)
+        return evaluate(
+            greedy_actions, self._evaluation_env, rules, self._config.evaluation.episodes
+        )
 
     def close(self) -> None:
         """Closes the environments."""
@@ -182,5 +207,18 @@ def make_actor(config: Config, rings: Rings, lanes: range, *salt: int) -> Actor:
         int(np.random.SeedSequence([config.seed, 3, lane, *salt]).generate_state(1)[0])
         for lane in lanes
     ]
+    start_states = StartStates(
+        config.start_states,
+        len(lanes),
+        np.random.default_rng([config.seed, 5, lanes.start, *salt]),
+    )
     envs = [make_env(config.env) for _ in lanes]
-    return Actor(envs, exploration, rings, first_lane=lanes.start, seeds=seeds)
+    return Actor(
+        envs,
+        exploration,
+        rings,
+        start_states,
+        config=config,
+        first_lane=lanes.start,
+        seeds=seeds,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from torch import nn
 from mario_ddqn.config import AgentConfig
 from mario_ddqn.network import MarioNet
 from mario_ddqn.replay import Batch
+
+# The average is moved once for so many updates, by all their shares: it costs as much as Adam.
+_AVERAGE_EVERY = 10
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class DDQNAgent:
         self.target = MarioNet(observation_shape, action_count, config.network).to(device)
         self.target.load_state_dict(self.online.state_dict())
         self.target.requires_grad_(False)
+        self.average = copy.deepcopy(self.target) if config.average is not None else None
+        self._average_share = 1 - (1 - (config.average or 0)) ** _AVERAGE_EVERY
         self.optimizer = torch.optim.Adam(
             self.online.parameters(),
             lr=config.learning_rate,
@@ -61,46 +67,66 @@ class DDQNAgent:
             fused=device.type in ("cpu", "cuda"),
         )
 
+    @property
+    def policy(self) -> MarioNet:
+        """The network to play with: the average of the weights, or else the newest."""
+        return self.average or self.online
+
     def greedy_actions(self, observations: np.ndarray) -> np.ndarray:
         """uint8 [lanes, stack, height, width] to the best action of each, int64 [lanes]."""
         with torch.inference_mode():
-            values = self.online(torch.from_numpy(observations).to(self.device))
+            values = self.policy(torch.from_numpy(observations).to(self.device))
             actions: np.ndarray = values.argmax(1).cpu().numpy()
             return actions
 
     def update(self, batch: Batch) -> UpdateResult:
         """One step of gradient descent on a batch, then the target network's sync."""
-        with torch.no_grad():
-            targets = double_dqn_target(
-                batch.rewards,
-                batch.discounts,
-                self.online(batch.next_observations),
-                self.target(batch.next_observations),
-            )
-        values = self.online(batch.observations).gather(1, batch.actions[:, None]).squeeze(1)
-        loss = nn.functional.smooth_l1_loss(values, targets)
+        with self._autocast():
+            with torch.no_grad():
+                following = self.online.prepare(batch.next_observations)
+                targets = double_dqn_target(
+                    batch.rewards,
+                    batch.discounts,
+                    self.online(following).float(),
+                    self.target(following).float(),
+                )
+            values = self.online(batch.observations).float()
+        taken = values.gather(1, batch.actions[:, None]).squeeze(1)
+        loss = nn.functional.smooth_l1_loss(taken, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.config.grad_clip is not None:
             nn.utils.clip_grad_norm_(self.online.parameters(), self.config.grad_clip)
+        self._set_learning_rate()
         self.optimizer.step()
         self.updates += 1
         self._sync()
-        return UpdateResult(loss.item(), values.mean().item())
+        if self.average is not None and self.updates % _AVERAGE_EVERY == 0:
+            _move(self.average, self.online, self._average_share)
+        return UpdateResult(loss.item(), taken.mean().item())
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16)
+
+    def _set_learning_rate(self) -> None:
+        config = self.config
+        rate = config.learning_rate
+        if config.learning_rate_final is not None:
+            share = min(1.0, self.updates / config.learning_rate_steps)
+            rate += share * (config.learning_rate_final - rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     def _sync(self) -> None:
         if self.config.soft_sync is not None:
-            with torch.no_grad():
-                for target, online in zip(
-                    self.target.parameters(), self.online.parameters(), strict=True
-                ):
-                    target.lerp_(online, self.config.soft_sync)
+            _move(self.target, self.online, self.config.soft_sync)
         elif self.config.sync_every is not None and self.updates % self.config.sync_every == 0:
             self.target.load_state_dict(self.online.state_dict())
 
     def get_state(self) -> dict[str, Any]:
         """Both networks, the optimizer and the count of updates."""
         return {
+            "average": None if self.average is None else self.average.state_dict(),
             "model": self.online.state_dict(),
             "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -115,8 +141,17 @@ class DDQNAgent:
         """
         self.online.load_state_dict(state["model"])
         self.target.load_state_dict(state["target"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"] or state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         # The configuration may have been changed since: it wins over what was saved.
         for group in self.optimizer.param_groups:
-            group["lr"], group["eps"] = self.config.learning_rate, self.config.adam_eps
+            group["eps"] = self.config.adam_eps
         self.updates = state["updates"]
+        self._set_learning_rate()
+
+
+def _move(network: nn.Module, towards: nn.Module, share: float) -> None:
+    """Moves all weights of `network` a share of the way to those of another."""
+    with torch.no_grad():
+        torch._foreach_lerp_(list(network.parameters()), list(towards.parameters()), share)

@@ -157,7 +157,7 @@ class Checkpointer:
         """
         if self._thread is not None:
             self._thread.join()
-        snapshot = Snapshot(_detached(payload), steps, self._rings.heads.copy(), name)
+        snapshot = Snapshot(detached(payload), steps, self._rings.heads.copy(), name)
         self._thread = threading.Thread(target=self._write, args=(snapshot,), name="checkpoint")
         self._thread.start()
         if wait:
@@ -192,14 +192,14 @@ class Checkpointer:
             torch.save({"format": FORMAT, **payload}, file)
 
 
-def _detached(value: Any) -> Any:
+def detached(value: Any) -> Any:
     """A copy that training does not change: tensors and arrays become tensors on the CPU."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, np.ndarray):
         return torch.from_numpy(value.copy())
     if isinstance(value, dict):
-        return {key: _detached(item) for key, item in value.items()}
+        return {key: detached(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_detached(item) for item in value]
+        return [detached(item) for item in value]
     return value

@@ -105,6 +105,22 @@ class AgentConfig:
     grad_clip: float | None = option(
         None, "bound of the gradient's norm over all weights; null: none", above=0
     )
+    learning_rate_final: float | None = option(
+        None, "Adam's step size at the end of learning_rate_steps; null: stays as it is", above=0
+    )
+    learning_rate_steps: int = option(
+        1_000_000, "updates over which it goes from the one to the other, linearly", least=1
+    )
+    bf16: bool = option(
+        False, "compute in bfloat16 where it is safe (autocast); faster for wide networks"
+    )
+    average: float | None = option(
+        None,
+        "play and evaluate with a moving average of the weights that moves by this share each "
+        "update (Polyak); null: with the newest weights",
+        above=0,
+        most=1,
+    )
     sync_every: int | None = option(
         3333, "copy online to target network every so many updates; null: soft_sync", least=1
     )
@@ -147,6 +163,17 @@ class ExplorationConfig:
 
 
 @dataclass(frozen=True)
+class StartStatesConfig:
+    """Episodes that start in the middle of the stage (start_states.py)."""
+
+    share: float = option(0.0, "share of the episodes that do; 0: none", least=0, most=0.95)
+    cell_pixels: int = option(64, "a start state is kept for each so many pixels", least=8)
+    alive_steps: int = option(
+        30, "agent steps Mario must have lived on from a state for it to be kept", least=0
+    )
+
+
+@dataclass(frozen=True)
 class ReplayConfig:
     """The replay memory."""
 
@@ -175,6 +202,9 @@ class TrainConfig:
     """The training loop."""
 
     steps: int = option(10_000_000, "agent steps in all; Ctrl-C ends earlier", least=1)
+    minutes: float | None = option(
+        None, "end after so many minutes of training, those before a resume included", above=0
+    )
     burn_in: int = option(
         10_000, "transitions in the replay memory before the first update", least=1
     )
@@ -192,6 +222,22 @@ class TrainConfig:
     )
     publish_every: int = option(
         20, "updates after which the actors get the new weights", least=1, most=100_000
+    )
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Greedy episodes from the stage's start, played now and then while training."""
+
+    every_minutes: float | None = option(
+        None, "minutes from one evaluation to the next; null: none", above=0
+    )
+    episodes: int = option(20, "episodes of an evaluation", least=1, most=1000)
+    stop_at_clear_rate: float | None = option(
+        None,
+        "end the training when an evaluation reaches this clear rate; null: never",
+        above=0,
+        most=1,
     )
 
 
@@ -226,7 +272,14 @@ class Config:
     env: EnvConfig = section(EnvConfig, "the game and what the agent sees of it")
     agent: AgentConfig = section(AgentConfig, "Double DQN")
     exploration: ExplorationConfig = section(ExplorationConfig, "how often actions are random")
+    start_states: StartStatesConfig = section(
+        StartStatesConfig,
+        "start-state archive: episodes that start where Mario has been (Salimans & Chen 2018)",
+    )
     replay: ReplayConfig = section(ReplayConfig, "the replay memory")
     train: TrainConfig = section(TrainConfig, "the training loop")
+    evaluation: EvaluationConfig = section(
+        EvaluationConfig, "greedy episodes from the stage's start, played while training"
+    )
     checkpoint: CheckpointConfig = section(CheckpointConfig, "what is saved, and how often")
     log: LogConfig = section(LogConfig, "what is told of the run")

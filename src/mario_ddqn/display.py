@@ -9,6 +9,7 @@ from typing import TextIO
 from tqdm import tqdm
 
 from mario_ddqn.actor import Episode
+from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.metrics import Row
 
 
@@ -64,6 +65,13 @@ class Display:
             f"{episode.time} ticks left, exploration rate {episode.rate:.3f}"
         )
         self.line(f"\033[1;30;43m {text} \033[0m" if self._stream.isatty() else text)
+
+    def evaluation(self, result: Evaluation) -> None:
+        """What greedy play from the stage's start came to."""
+        self.line(
+            f"evaluation: {result.clear_rate:.0%} of {result.episodes} greedy episodes clear the "
+            f"stage, mean x {result.mean_x:.0f}"
+        )
 
     def line(self, text: str) -> None:
         """A line of its own, above the bar."""

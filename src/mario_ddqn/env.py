@@ -146,9 +146,19 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts the stage; `options={"noops": n}` fixes the number of no-op frames."""
+        """Starts the stage, or goes on from elsewhere.
+
+        `options={"noops": n}` fixes the number of no-op frames;
+        `options={"state": s}` starts the episode at a moment of `get_state`
+        instead, with steps and progress counted from there.
+        """
         super().reset(seed=seed)
-        noops = (options or {}).get("noops")
+        options = options or {}
+        if "state" in options:
+            self.core.load_state(np.asarray(options["state"]["machine"]).tobytes())
+            self._begin()
+            return self.core.screen(), self._info(self.core.ram(), False, False)
+        noops = options.get("noops")
         if noops is None:
             noops = int(self.np_random.integers(self._noop_max + 1)) if self._noop_max else 0
         self.core.load_state(self._start)

@@ -12,7 +12,21 @@ import numpy as np
 from mario_ddqn.env import MarioEnv
 from mario_ddqn.wrappers import FrameStack
 
+# uint8 [batch, stack, height, width] -> int64 [batch]
 GreedyActions = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy is worth, as far as so many episodes tell."""
+
+    clear_rate: float
+    mean_x: float
+    episodes: int
+
+    def better_than(self, other: Evaluation | None) -> bool:
+        """By clear rate, then by x."""
+        return other is None or (self.clear_rate, self.mean_x) > (other.clear_rate, other.mean_x)
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,15 @@ def play(
             world=info["world"],
             stage=info["stage"],
         )
+
+
+def evaluate(
+    greedy_actions: GreedyActions, env: FrameStack, rules: Rules, episodes: int
+) -> Evaluation:
+    """Plays episodes and sums them up."""
+    outcomes = list(play(greedy_actions, env, rules, episodes))
+    result = summary(outcomes)
+    return Evaluation(result["clear_rate"], result["mean_x"], len(outcomes))
 
 
 def wilson_interval(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mario_ddqn.actor import Actor, Episode, GreedyActions
+from mario_ddqn.actor import Actor
+from mario_ddqn.collect import Collected
+from mario_ddqn.evaluate import Evaluation, GreedyActions
 
 
 class InlineCollector:
@@ -13,15 +15,22 @@ class InlineCollector:
     def __init__(self, actor: Actor, greedy_actions: GreedyActions) -> None:
         self._actor = actor
         self._greedy_actions = greedy_actions
+        self._evaluation: Evaluation | None = None
 
-    def collect(self, step: int, limit: float) -> tuple[int, list[Episode]]:
+    def collect(self, step: int, limit: float) -> Collected:
         """One agent step in every lane, unless the run is past `limit`."""
+        evaluation, self._evaluation = self._evaluation, None
         if step >= limit:
-            return 0, []
-        return self._actor.lanes, self._actor.step(self._greedy_actions, step)
+            return Collected(evaluation=evaluation)
+        episodes = self._actor.step(self._greedy_actions, step)
+        return Collected(self._actor.lanes, episodes, evaluation)
 
     def publish(self) -> None:
         """The actor uses the learner's network itself."""
+
+    def evaluate(self, number: int) -> None:
+        """Plays the evaluation at once."""
+        self._evaluation = self._actor.evaluate(self._greedy_actions, number)
 
     def get_state(self) -> dict[str, Any]:
         """Where the actor is, in the middle of its episodes."""

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from mario_ddqn.actor import Episode
+from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.files import rewrite_lines
 
 METRICS_FILE = "metrics.csv"
 FLAGS_FILE = "flags.jsonl"
+EVALUATIONS_FILE = "evaluations.jsonl"
 _WINDOW = 100
 
 
@@ -109,7 +111,9 @@ class Metrics:
         self._failed = False
         self._fields = list(Row.__dataclass_fields__)
         rewrite_lines(self._metrics, lambda line: not _after(line.partition(",")[0], start_step))
-        rewrite_lines(self._flags, lambda line: not _after(_step_of(line), start_step))
+        self._evaluations = folder / EVALUATIONS_FILE
+        for file in (self._flags, self._evaluations):
+            rewrite_lines(file, lambda line: not _after(_step_of(line), start_step))
         self._writer = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -139,6 +143,15 @@ class Metrics:
             "exploration_rate": episode.rate,
         }
         self._try(lambda: _append(self._flags, json.dumps(record) + "\n"))
+
+    def evaluation(self, result: Evaluation, *, step: int, seconds: float) -> None:
+        """Appends to evaluations.jsonl and TensorBoard."""
+        record = {"step": step, "seconds": round(seconds, 1), **asdict(result)}
+        self._try(lambda: _append(self._evaluations, json.dumps(record) + "\n"))
+        writer = self._writer
+        if writer is not None:
+            self._try(lambda: writer.add_scalar("evaluation/clear_rate", result.clear_rate, step))
+            self._try(lambda: writer.add_scalar("evaluation/mean_x", result.mean_x, step))
 
     def close(self) -> None:
         """Flushes TensorBoard."""

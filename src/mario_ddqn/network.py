@@ -25,8 +25,8 @@ class MarioNet(nn.Module):
         super().__init__()
         stack, height, width = observation_shape
         first, second, third = (max(1, round(config.width * n)) for n in (32, 64, 64))
+        self.pixels = nn.Conv2d(stack, first, 8, 4)
         self.features = nn.Sequential(
-            nn.Conv2d(stack, first, 8, 4),
             nn.ReLU(),
             nn.Conv2d(first, second, 4, 2),
             nn.ReLU(),
@@ -37,10 +37,25 @@ class MarioNet(nn.Module):
         flat = third * _feature_side(height) * _feature_side(width)
         self.advantage = _head(flat, config.hidden, action_count)
         self.value = _head(flat, config.hidden, 1) if config.dueling else None
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    @staticmethod
+    def prepare(observation: torch.Tensor) -> torch.Tensor:
+        """uint8 observations as the float32 that `forward` computes with, in 0 to 255.
+
+        For callers that show the same observations to two networks.
+        """
+        return observation.to(torch.float32, memory_format=torch.channels_last)
 
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
-        """uint8 (batch, stack, height, width) to float32 (batch, actions)."""
-        features = self.features(observation.float() * (1 / 255))
+        """uint8 (batch, stack, height, width), or `prepare` of it, to float32 (batch, actions)."""
+        if observation.dtype == torch.uint8:
+            observation = self.prepare(observation)
+        # Pixels count 0 to 1: the few weights are scaled instead of the many pixels.
+        weight = self.pixels.weight * (1 / 255)
+        features = self.features(
+            nn.functional.conv2d(observation, weight, self.pixels.bias, self.pixels.stride)
+        )
         advantage: torch.Tensor = self.advantage(features)
         if self.value is None:
             return advantage

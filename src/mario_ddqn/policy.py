@@ -19,7 +19,10 @@ from mario_ddqn.network import MarioNet
 
 @dataclass(frozen=True)
 class Policy:
-    """The online network of a checkpoint, on the CPU, with the configuration it was trained by."""
+    """The network of a checkpoint, on the CPU, and the configuration it was trained by.
+
+    Its weights are the average, if the checkpoint has one, else the newest.
+    """
 
     checkpoint: Path
     config: Config
@@ -50,7 +53,8 @@ def load_policy(path: Path) -> Policy:
 
 def _load_weights(network: MarioNet, payload: dict[str, Any], checkpoint: Path) -> None:
     try:
-        network.load_state_dict(payload["agent"]["model"])
+        agent = payload["agent"]
+        network.load_state_dict(agent.get("average") or agent["model"])
     except (RuntimeError, KeyError, TypeError, AttributeError) as error:
         reason = str(error).splitlines()[-1].strip()
         raise UserError(

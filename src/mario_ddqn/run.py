@@ -18,6 +18,7 @@ from mario_ddqn.actions import action_names
 from mario_ddqn.actor import make_actor
 from mario_ddqn.agent import DDQNAgent
 from mario_ddqn.checkpoint import Checkpointer, find_checkpoint
+from mario_ddqn.collect import Collector
 from mario_ddqn.config import Config
 from mario_ddqn.config_file import dump_config, parse_config
 from mario_ddqn.cores import resolve_core
@@ -31,7 +32,7 @@ from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
 from mario_ddqn.shared import SharedArrays
 from mario_ddqn.sizing import GB, ReplayPlan, plan_replay
-from mario_ddqn.trainer import Collector, Trainer
+from mario_ddqn.trainer import Trainer
 from mario_ddqn.workers import ActorError, WorkerCollector
 
 CONFIG_FILE = "config.yaml"
@@ -143,7 +144,7 @@ def _train(
             context=context,
             shared=shared,
             rings=rings,
-            network=agent.online,
+            network=agent.policy,
             report=display.line,
         )
     else:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 import torch
 
 from mario_ddqn.actor import Episode
 from mario_ddqn.agent import DDQNAgent
-from mario_ddqn.checkpoint import BEST, FIRST_FLAG, Checkpointer
+from mario_ddqn.checkpoint import BEST, FIRST_FLAG, Checkpointer, detached
+from mario_ddqn.collect import Collector
 from mario_ddqn.config import Config
 from mario_ddqn.config_file import dump_config
 from mario_ddqn.display import Display
+from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.exploration import exploration_rate
 from mario_ddqn.metrics import EpisodeStats, Metrics, Row
 from mario_ddqn.replay import ReplayMemory
@@ -26,28 +29,6 @@ _LEAD_UPDATES = 16
 _MOST_UPDATES_AT_ONCE = 16
 # The learner, with nothing to do, looks again after so long; an update takes 10 ms.
 _PAUSE_SECONDS = 0.0005
-
-
-class Collector(Protocol):
-    """Gathers experience into the rings."""
-
-    def collect(self, step: int, limit: float) -> tuple[int, list[Episode]]:
-        """Plays on from the run's `step`, not past `limit` by more than a batch of lanes.
-
-        Returns how many steps were made, and what episodes ended.
-        """
-
-    def publish(self) -> None:
-        """The online network has changed."""
-
-    def get_state(self) -> dict[str, Any]:
-        """All it needs to go on."""
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Goes back to `get_state`."""
-
-    def close(self) -> None:
-        """Frees environments and processes."""
 
 
 class Trainer:
@@ -82,20 +63,24 @@ class Trainer:
         self._learning = False
         self._updates_due = 0.0
         self._best_mean_x = 0.0
+        self._best: Evaluation | None = None
+        self._candidate: dict[str, Any] | None = None
+        self._evaluations = 0
         self._loss_sum = self._q_sum = 0.0
         self._seconds_before = 0.0
-        self._began = self._row_at = self._saved_at = time.monotonic()
+        self._began = self._row_at = self._saved_at = self._evaluated_at = time.monotonic()
         self._row_steps = self._row_updates = self._saved_steps = 0
 
     def run(self) -> None:
         """Trains; whatever ends it, the last thing is a checkpoint."""
         self._begin_clocks()
-        while self.steps < self.config.train.steps and not self._stop_requested():
-            new_steps, episodes = self._collector.collect(self.steps, self._step_limit())
-            self.steps += new_steps
-            for episode in episodes:
+        while self.steps < self.config.train.steps and not self._is_over():
+            collected = self._collector.collect(self.steps, self._step_limit())
+            self.steps += collected.steps
+            for episode in collected.episodes:
                 self._record(episode)
-            self._learn(new_steps)
+            self._learn(collected.steps)
+            self._evaluate(collected.evaluation)
             self._display.step(self.steps)
             if time.monotonic() - self._row_at >= self.config.log.every_seconds:
                 self._report()
@@ -129,7 +114,34 @@ class Trainer:
             self._loss_sum += result.loss
             self._q_sum += result.mean_q
 
+    def _is_over(self) -> bool:
+        target = self.config.evaluation.stop_at_clear_rate
+        reached = self._best is not None and target is not None and self._best.clear_rate >= target
+        minutes = self.config.train.minutes
+        too_long = minutes is not None and self.seconds >= 60 * minutes
+        return reached or too_long or self._stop_requested()
+
+    def _evaluate(self, result: Evaluation | None) -> None:
+        """Takes a result in, and asks for the next one when it is time."""
+        if result is not None and self._candidate is not None:
+            self._metrics.evaluation(result, step=self._candidate["steps"], seconds=self.seconds)
+            self._display.evaluation(result)
+            if result.better_than(self._best):
+                self._best = result
+                self._checkpointer.save(self._candidate, steps=self.steps, name=BEST)
+            self._candidate = None
+        every = self.config.evaluation.every_minutes
+        if every is None or self._candidate is not None or not self._learning:
+            return
+        if time.monotonic() - self._evaluated_at >= 60 * every:
+            self._evaluated_at = time.monotonic()
+            self._evaluations += 1
+            self._candidate = detached(self.get_state())
+            self._collector.evaluate(self._evaluations)
+
     def _record(self, episode: Episode) -> None:
+        if not episode.from_start:
+            return
         self.stats.add(episode)
         if not episode.flag:
             return
@@ -172,12 +184,17 @@ class Trainer:
         self._display.row(row)
         self._row_at, self._row_steps, self._row_updates = now, self.steps, self._agent.updates
         self._loss_sum = self._q_sum = 0.0
+        if self.config.evaluation.every_minutes is None:
+            self._keep_best(mean_x)
+
+    def _keep_best(self, mean_x: float) -> None:
+        """Without evaluations, the best is judged by the episodes of the training."""
         if self.stats.episodes >= _BEST_AFTER_EPISODES and mean_x > _BETTER_BY * self._best_mean_x:
             self._best_mean_x = mean_x
             self._save_as(BEST)
 
     def _begin_clocks(self) -> None:
-        self._began = self._row_at = self._saved_at = time.monotonic()
+        self._began = self._row_at = self._saved_at = self._evaluated_at = time.monotonic()
         self._row_steps = self._saved_steps = self.steps
         self._row_updates = self._agent.updates
 
@@ -210,6 +227,8 @@ class Trainer:
             "seconds": self.seconds,
             "updates_due": self._updates_due,
             "best_mean_x": self._best_mean_x,
+            "best": None if self._best is None else asdict(self._best),
+            "evaluations": self._evaluations,
             "agent": self._agent.get_state(),
             "collector": self._collector.get_state(),
             "sampler": self._replay.get_state(),
@@ -227,6 +246,8 @@ class Trainer:
         self._seconds_before = state["seconds"]
         self._updates_due = state["updates_due"]
         self._best_mean_x = state["best_mean_x"]
+        self._best = None if state["best"] is None else Evaluation(**state["best"])
+        self._evaluations = state["evaluations"]
         self._agent.set_state(state["agent"])
         self._collector.set_state(state["collector"])
         self._replay.set_state(state["sampler"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -20,7 +21,9 @@ import torch
 
 from mario_ddqn.actions import action_names
 from mario_ddqn.actor import Actor, Episode, make_actor
+from mario_ddqn.collect import Collected
 from mario_ddqn.config import Config
+from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.network import MarioNet
 from mario_ddqn.rings import Rings
 from mario_ddqn.shared import SharedArrays
@@ -96,17 +99,20 @@ class WorkerCollector:
         self._actors = actors
         self._lanes_each = rings.lanes // actors
         self._board = WeightsBoard(network, shared.allocate)
+        self._evaluation_board = WeightsBoard(network, shared.allocate)
         self._control = Control(actors, shared.allocate)
         self._processes: list[SpawnProcess | None] = [None] * actors
         self._pipes: list[Connection | None] = [None] * actors
         self._generations = [0] * actors
+        # By actor: why it ended, in its own words.
+        self._failures: dict[int, str] = {}
         self._restarts: deque[float] = deque(maxlen=_MAX_RESTARTS)
         self._start_step = 0
         self._collected = 0
         self._checked_at = 0.0
         self._started = False
 
-    def collect(self, step: int, limit: float) -> tuple[int, list[Episode]]:
+    def collect(self, step: int, limit: float) -> Collected:
         """What the actors have done since the last call; they go on to the step `limit`.
 
         Raises:
@@ -120,11 +126,18 @@ class WorkerCollector:
             self._check()
         total = int(self._control.steps.sum())
         new, self._collected = total - self._collected, total
-        return new, list(self._episodes())
+        collected = Collected(new)
+        self._receive(collected)
+        return collected
 
     def publish(self) -> None:
         """The network's weights have changed: the actors shall use the new ones."""
         self._board.publish(self._network)
+
+    def evaluate(self, number: int) -> None:
+        """The first actor plays the evaluation between two of its steps."""
+        del number  # the board counts
+        self._evaluation_board.publish(self._network)
 
     def get_state(self) -> dict[str, Any]:
         """Nothing: the episodes in flight are what a resumed run begins anew."""
@@ -184,8 +197,12 @@ class WorkerCollector:
         for index, process in enumerate(self._processes):
             if process is None or process.is_alive():
                 continue
-            reason = self._last_words(index) or f"exit code {process.exitcode}"
+            self._receive(Collected())
+            reason = self._failures.pop(index, f"exit code {process.exitcode}")
             process.close()
+            pipe = self._pipes[index]
+            if pipe is not None:
+                pipe.close()
             now = time.monotonic()
             full = len(self._restarts) == _MAX_RESTARTS
             if full and now - self._restarts[0] < _RESTART_WINDOW_SECONDS:
@@ -196,26 +213,17 @@ class WorkerCollector:
             self._generations[index] += 1
             self._spawn(index)
 
-    def _last_words(self, index: int) -> str | None:
-        pipe = self._pipes[index]
-        assert pipe is not None
-        words = None
-        with suppress(EOFError, OSError):
-            while pipe.poll():
-                message = pipe.recv()
-                words = message if isinstance(message, str) else words
-        pipe.close()
-        return words
-
-    def _episodes(self) -> Iterator[Episode]:
-        for pipe in self._pipes:
+    def _receive(self, collected: Collected) -> None:
+        for index, pipe in enumerate(self._pipes):
             with suppress(EOFError, OSError):
                 while pipe is not None and pipe.poll():
                     message = pipe.recv()
                     if isinstance(message, Episode):
-                        yield message
+                        collected.episodes.append(message)
+                    elif isinstance(message, Evaluation):
+                        collected.evaluation = message
                     else:
-                        self._report(f"an actor failed: {message}")
+                        self._failures[index] = message
 
 
 @contextmanager
@@ -253,34 +261,46 @@ def _act(job: _Job, pipe: Connection) -> None:
     config, allocate = job.config, job.shared.allocate
     side = config.env.size
     rings = Rings(job.lane_count, job.capacity, (side, side), allocate)
-    network = MarioNet(
-        (config.env.stack, side, side), len(action_names(config.env.actions)), config.agent.network
+    network, evaluated = (
+        MarioNet(
+            (config.env.stack, side, side),
+            len(action_names(config.env.actions)),
+            config.agent.network,
+        )
+        for _ in range(2)
     )
     board = WeightsBoard(network, allocate)
+    evaluation_board = WeightsBoard(evaluated, allocate)
     control = Control(job.actors, allocate)
     actor: Actor = make_actor(config, rings, job.lanes, job.start_step, job.generation)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
-    def greedy_actions(observations: np.ndarray) -> np.ndarray:
-        with torch.inference_mode():
-            actions: np.ndarray = network(torch.from_numpy(observations)).argmax(1).numpy()
-            return actions
-
+    greedy_actions = functools.partial(_greedy_actions, network)
     version = 0
+    evaluation = evaluation_board.version
     looked_at = time.monotonic()
     while not control.stop[0]:
         if time.monotonic() - looked_at > _CHECK_SECONDS:
             looked_at = time.monotonic()
             if not parent.is_alive():
                 return
+        if board.version != version:
+            version = board.fetch(network)
+        if job.index == 0 and evaluation_board.version != evaluation:
+            evaluation = evaluation_board.fetch(evaluated)
+            pipe.send(actor.evaluate(functools.partial(_greedy_actions, evaluated), evaluation))
         run_step = job.start_step + int(control.steps.sum())
         if run_step >= control.limit[0]:
             time.sleep(_PAUSE_SECONDS)
             continue
-        if board.version != version:
-            version = board.fetch(network)
         for episode in actor.step(greedy_actions, run_step):
             pipe.send(episode)
         control.steps[job.index] += actor.lanes
     actor.close()
+
+
+def _greedy_actions(network: MarioNet, observations: np.ndarray) -> np.ndarray:
+    with torch.inference_mode():
+        actions: np.ndarray = network(torch.from_numpy(observations)).argmax(1).numpy()
+        return actions
