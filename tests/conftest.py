@@ -14,8 +14,13 @@ CORES = [
     for name, package in (("fceumm", "stable_retro"), ("nes-py", "nes_py"))
     if importlib.util.find_spec(package)
 ]
-# Without torch (the second run of .ci/run) game and configuration are tested.
-if importlib.util.find_spec("torch") is None:
+if importlib.util.find_spec("torch") is not None:
+    import torch
+
+    # The tests' actor processes need the other cores.
+    torch.set_num_threads(1)
+else:
+    # Without torch (the second run of .ci/run) game and configuration are tested.
     collect_ignore = [
         "test_agent.py",
         "test_actor.py",
@@ -27,7 +32,7 @@ if importlib.util.find_spec("torch") is None:
         "test_replay_store.py",
         "test_resume.py",
         "test_sizing.py",
-        "test_tutorial.py",
+        "test_workers.py",
     ]
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import torch
 
-from mario_ddqn.actor import Actor
-from mario_ddqn.config import EnvConfig, ExplorationConfig
-from mario_ddqn.exploration import Exploration
+from mario_ddqn.actor import Actor, make_actor
+from mario_ddqn.config import (
+    Config,
+    EnvConfig,
+    ExplorationConfig,
+    StartStatesConfig,
+    TrainConfig,
+)
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
 from mario_ddqn.wrappers import make_env
@@ -15,16 +22,15 @@ from mario_ddqn.wrappers import make_env
 ENV = EnvConfig(actions=["right+B", "right+A+B"], stall_steps=40, size=84, noop_max=10)
 
 
-def make_actor(rings: Rings, lanes: int = 2, seed: int = 1) -> Actor:
-    exploration = Exploration(
-        ExplorationConfig(kind="ladder", repeat_max=4),
-        lanes=range(lanes),
-        lane_count=lanes,
-        action_count=2,
-        random=np.random.default_rng(seed),
+def config(lanes: int = 2, seed: int = 1, **changes) -> Config:
+    exploration = ExplorationConfig(kind="ladder", repeat_max=4)
+    return Config(
+        seed=seed, env=ENV, exploration=exploration, train=TrainConfig(lanes=lanes), **changes
     )
-    envs = [make_env(ENV) for _ in range(lanes)]
-    return Actor(envs, exploration, rings, first_lane=0, seeds=[seed + n for n in range(lanes)])
+
+
+def actor_of(rings: Rings, lanes: int = 2, **changes) -> Actor:
+    return make_actor(config(lanes, **changes), rings, range(lanes))
 
 
 def always(action: int):
@@ -34,19 +40,15 @@ def always(action: int):
 def test_rings_hold_what_the_environments_did() -> None:
     """A lane that never explores, against the same environment driven by hand."""
     rings = Rings(1, 600, (84, 84))
-    exploration = Exploration(
-        ExplorationConfig(exploration_rate=0, exploration_rate_min=0),
-        lanes=range(1),
-        lane_count=1,
-        action_count=2,
-        random=np.random.default_rng(0),
+    greedy = dataclasses.replace(
+        config(1), exploration=ExplorationConfig(exploration_rate=0, exploration_rate_min=0)
     )
-    actor = Actor([make_env(ENV)], exploration, rings, first_lane=0, seeds=[7])
+    actor = make_actor(greedy, rings, range(1))
     episodes = []
     while len(episodes) < 2:
         episodes += actor.step(always(0), 0)
     env = make_env(ENV)
-    observation, _ = env.reset(seed=7)
+    observation, _ = env.reset(seed=int(np.random.SeedSequence([1, 3, 0]).generate_state(1)[0]))
     slot = 0
     for episode in episodes:
         over, total, first = False, 0.0, slot
@@ -73,7 +75,7 @@ def test_lanes_do_not_disturb_each_other() -> None:
 
     def frames(lanes: int) -> np.ndarray:
         rings = Rings(lanes, 200, (84, 84))
-        actor = make_actor(rings, lanes)
+        actor = actor_of(rings, lanes)
         for _ in range(40):
             actor.step(always(1), 0)
         return rings.frames[0, :30].copy()
@@ -86,7 +88,7 @@ def test_lanes_do_not_disturb_each_other() -> None:
 
 def test_batches_out_of_real_play_are_real_stacks() -> None:
     rings = Rings(2, 400, (84, 84))
-    actor = make_actor(rings)
+    actor = actor_of(rings)
     seen: dict[int, list[np.ndarray]] = {0: [], 1: []}
 
     def policy(observations: np.ndarray) -> np.ndarray:
@@ -113,7 +115,7 @@ def test_batches_out_of_real_play_are_real_stacks() -> None:
 
 def test_state_goes_on_alike() -> None:
     rings = Rings(2, 400, (84, 84))
-    actor = make_actor(rings)
+    actor = actor_of(rings)
     for _ in range(30):
         actor.step(always(1), 0)
     state = actor.get_state()
@@ -126,3 +128,49 @@ def test_state_goes_on_alike() -> None:
     assert np.array_equal(rings.frames, expected[0])
     assert np.array_equal(rings.actions, expected[1])
     assert np.array_equal(rings.heads, expected[2])
+
+
+def test_some_episodes_start_where_mario_has_been() -> None:
+    rings = Rings(2, 4000, (84, 84))
+    actor = actor_of(
+        rings, start_states=StartStatesConfig(share=0.5, cell_pixels=32, alive_steps=10)
+    )
+    episodes = []
+    for _ in range(1200):
+        episodes += actor.step(always(1), 0)
+    shares = [episode.from_start for episode in episodes]
+    assert len(episodes) > 20
+    assert 0.2 < sum(shares) / len(shares) < 0.8
+    state = actor.get_state()["start_states"]
+    xs = {cell[-1] for cell in state["cells"]}
+    assert len(xs) > 5
+    # Counted from where they start, and going on alive from there.
+    elsewhere = [episode for episode in episodes if not episode.from_start]
+    assert any(episode.x > 300 for episode in elsewhere)
+    assert all(episode.progress <= episode.x for episode in elsewhere)
+
+
+def test_an_actor_that_follows_another_cuts_what_it_left() -> None:
+    rings = Rings(2, 400, (84, 84))
+    actor = actor_of(rings)
+    for _ in range(10):
+        actor.step(always(1), 0)
+    heads = rings.heads.copy()
+    actor_of(rings).step(always(1), 0)
+    assert rings.flags[0, heads[0]] == FINAL
+    assert rings.flags[0, heads[0] + 1] & FIRST
+    assert rings.heads[0] == heads[0] + 2
+
+
+def test_evaluation_leaves_the_lanes_alone() -> None:
+    rings, other = Rings(2, 400, (84, 84)), Rings(2, 400, (84, 84))
+    for ring, evaluates in ((rings, True), (other, False)):
+        actor = actor_of(ring)
+        for step in range(50):
+            actor.step(always(1), 0)
+            if step == 20 and evaluates:
+                result = actor.evaluate(always(0), 1)
+                assert (result.episodes, result.clear_rate) == (20, 0)
+                assert 200 < result.mean_x < 500
+    assert np.array_equal(rings.frames, other.frames)
+    assert np.array_equal(rings.rewards, other.rewards)

@@ -108,6 +108,41 @@ def test_soft_sync_moves_a_share_of_the_way() -> None:
     assert torch.allclose(learner.target.advantage[-1].bias, expected)
 
 
+def test_average_moves_its_share_for_each_update() -> None:
+    learner = agent(average=0.1)
+    data = batch()
+    start = learner.average.advantage[-1].bias.clone()
+    for _ in range(10):
+        learner.update(data)
+    online = learner.online.advantage[-1].bias.detach()
+    expected = start + (1 - 0.9**10) * (online - start)
+    assert torch.allclose(learner.average.advantage[-1].bias, expected)
+    assert learner.policy is learner.average
+    assert agent().policy is not agent().average
+
+
+def test_learning_rate_goes_linearly_to_its_end() -> None:
+    learner = agent(learning_rate=0.4, learning_rate_final=0.2, learning_rate_steps=4)
+    data, rates = batch(), []
+    for _ in range(6):
+        learner.update(data)
+        rates.append(learner.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([0.4, 0.35, 0.3, 0.25, 0.2, 0.2])
+
+
+def test_bf16_is_close_to_float32() -> None:
+    exact, rough = agent(), agent(bf16=True)
+    data = batch(discount=0.9)
+    losses = exact.update(data).loss, rough.update(data).loss
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+
+
+def test_prepared_observations_give_the_same_values() -> None:
+    net = agent().online
+    data = batch().observations
+    assert torch.equal(net(net.prepare(data)), net(data))
+
+
 def test_gradient_clipping_bounds_the_norm() -> None:
     learner = agent(grad_clip=1e-3)
     learner.update(batch(reward=1000.0))

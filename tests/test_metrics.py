@@ -26,6 +26,7 @@ FLAG = Episode(
     death=False,
     truncated=False,
     rate=0.05,
+    from_start=True,
 )
 DEATH = Episode(
     lane=0,
@@ -40,6 +41,7 @@ DEATH = Episode(
     death=True,
     truncated=False,
     rate=0.4,
+    from_start=True,
 )
 
 
