@@ -15,6 +15,7 @@ from mario_ddqn.config import (
     StartStatesConfig,
     TrainConfig,
 )
+from mario_ddqn.frames import RamFrames
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
 from mario_ddqn.wrappers import make_env
@@ -102,6 +103,7 @@ def test_batches_out_of_real_play_are_real_stacks() -> None:
     assert ended > 0
     replay = ReplayMemory(
         rings,
+        RamFrames(rings, torch.device("cpu")),
         stack=4,
         n_step=3,
         gamma=0.9,

@@ -13,6 +13,7 @@ import torch
 
 from mario_ddqn.checkpoint import BEST, Checkpointer, find_checkpoint, load_checkpoint
 from mario_ddqn.errors import UserError
+from mario_ddqn.frames import RamFrames
 from mario_ddqn.rings import Rings
 
 
@@ -29,10 +30,20 @@ def payload(**changes) -> dict:
     return {**content, **changes}
 
 
+def ram(rings: Rings) -> RamFrames:
+    return RamFrames(rings, torch.device("cpu"))
+
+
 def checkpointer(folder: Path, **options) -> tuple[Checkpointer, list[str]]:
     messages: list[str] = []
     rings = Rings(1, 100, (4, 4))
-    settings = {"keep": 3, "rings": rings, "save_replay": True, "report": messages.append}
+    settings = {
+        "keep": 3,
+        "rings": rings,
+        "frames": ram(rings),
+        "save_replay": True,
+        "report": messages.append,
+    }
     return Checkpointer(folder, **{**settings, **options}), messages
 
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mario_ddqn.frames import GpuFrames, RamFrames
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
 from mario_ddqn.sizing import transition_bytes
@@ -20,13 +21,15 @@ def frame(number: int) -> np.ndarray:
 
 
 def memory(rings: Rings, *, stack: int = 3, n_step: int = 1, gamma: float = 0.5) -> ReplayMemory:
+    cpu = torch.device("cpu")
     return ReplayMemory(
         rings,
+        RamFrames(rings, cpu) if rings.window == rings.capacity else GpuFrames(rings, cpu),
         stack=stack,
         n_step=n_step,
         gamma=gamma,
         random=np.random.default_rng(0),
-        device=torch.device("cpu"),
+        device=cpu,
     )
 
 
@@ -238,3 +241,27 @@ def test_state_brings_back_the_same_draws() -> None:
     expected = replay._draw(10)
     replay.set_state(state)
     assert np.array_equal(replay._draw(10), expected)
+
+
+def test_frames_on_a_device_of_their_own_give_the_same_batches() -> None:
+    """GpuFrames, with the CPU as the device: what a window of the newest slots hands on."""
+    ram, gpu = Rings(2, 300, SHAPE), Rings(2, 300, SHAPE, window=50)
+    replays = [memory(rings, n_step=3) for rings in (ram, gpu)]
+    number = 0
+    for round_number in range(60):
+        for rings in (ram, gpu):
+            end = ("terminated", "truncated")[round_number % 2]
+            write_episode(rings, round_number % 2, number, [1.0, 2.0] * 10, end=end)
+        number += 21
+        heads = replays[1]._frames.refresh()
+        assert heads.tolist() == (gpu.heads - 1).tolist()
+    lanes = np.repeat([0, 1], 150)
+    slots = np.concatenate(
+        [gpu.heads[0] - 260 + np.arange(150), gpu.heads[1] - 260 + np.arange(150)]
+    )
+    final = ram.flags[lanes, slots % 300] & FINAL
+    batches = [replay.gather(lanes[final == 0], slots[final == 0]) for replay in replays]
+    for column in ("observations", "next_observations", "rewards", "discounts", "actions"):
+        assert torch.equal(getattr(batches[0], column), getattr(batches[1], column))
+    drawn = replays[1].sample(500)
+    assert drawn.observations.shape == (500, 3, *SHAPE)

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from mario_ddqn.frames import Frames, GpuFrames, RamFrames
 from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
 
 SHAPE = (6, 6)
 CAPACITY = 1024  # segments of 128 slots
+
+
+def ram(rings: Rings) -> Frames:
+    kind = RamFrames if rings.window == rings.capacity else GpuFrames
+    return kind(rings, torch.device("cpu"))
 
 
 def filled(steps: int, seed: int = 0, lanes: int = 2) -> Rings:
@@ -50,9 +57,9 @@ def same(a: Rings, b: Rings) -> None:
 def test_round_trip(tmp_path: Path, steps: int) -> None:
     rings = filled(steps)
     store = ReplayStore(tmp_path)
-    manifest = store.save(rings, rings.heads.copy())
+    manifest = store.save(rings, ram(rings), rings.heads.copy())
     again = Rings(2, CAPACITY, SHAPE)
-    restored = ReplayStore(tmp_path).load(again, manifest)
+    restored = ReplayStore(tmp_path).load(again, ram(again), manifest)
     assert restored.problem is None
     same(rings, again)
 
@@ -60,17 +67,17 @@ def test_round_trip(tmp_path: Path, steps: int) -> None:
 def test_a_save_writes_only_what_is_new(tmp_path: Path) -> None:
     rings = filled(800)
     store = ReplayStore(tmp_path)
-    store.save(rings, rings.heads.copy())
+    store.save(rings, ram(rings), rings.heads.copy())
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     more(rings, 100, 1)
-    manifest = store.save(rings, rings.heads.copy())
+    manifest = store.save(rings, ram(rings), rings.heads.copy())
     touched = [
         path.name for path in tmp_path.iterdir() if before.get(path.name) != path.stat().st_mtime_ns
     ]
     # A finished segment at most and the unfinished one, in each lane.
     assert 2 <= len(touched) <= 4
     again = Rings(2, CAPACITY, SHAPE)
-    store.load(again, manifest)
+    store.load(again, ram(again), manifest)
     same(rings, again)
 
 
@@ -80,12 +87,12 @@ def test_disk_use_stays_bounded(tmp_path: Path) -> None:
     manifests: list[dict] = []
     for round_number in range(40):
         more(rings, 150, round_number)
-        manifests = [*manifests[-1:], store.save(rings, rings.heads.copy())]
+        manifests = [*manifests[-1:], store.save(rings, ram(rings), rings.heads.copy())]
         store.prune(manifests)
         assert len(list(tmp_path.iterdir())) <= 2 * (CAPACITY // 128 + 4)
     for manifest in manifests:
         again = Rings(2, CAPACITY, SHAPE)
-        assert store.load(again, manifest).problem is None
+        assert store.load(again, ram(again), manifest).problem is None
 
 
 def test_slots_written_after_the_save_are_not_in_it(tmp_path: Path) -> None:
@@ -95,9 +102,9 @@ def test_slots_written_after_the_save_are_not_in_it(tmp_path: Path) -> None:
     for column in ("frames", "actions", "rewards", "flags", "heads"):
         getattr(expected, column)[:] = getattr(rings, column)
     more(rings, 10, 3)
-    manifest = ReplayStore(tmp_path).save(rings, heads)
+    manifest = ReplayStore(tmp_path).save(rings, ram(rings), heads)
     again = Rings(2, CAPACITY, SHAPE)
-    ReplayStore(tmp_path).load(again, manifest)
+    ReplayStore(tmp_path).load(again, ram(again), manifest)
     assert again.heads.tolist() == heads.tolist()
     slots = np.arange(int(heads[0]))
     assert np.array_equal(again.frames[0, slots], expected.frames[0, slots])
@@ -107,7 +114,7 @@ def test_slots_written_after_the_save_are_not_in_it(tmp_path: Path) -> None:
 def test_after_damage_only_newer_memories_come_back(tmp_path: Path, damage: str) -> None:
     rings = filled(900, lanes=1)
     store = ReplayStore(tmp_path)
-    manifest = store.save(rings, rings.heads.copy())
+    manifest = store.save(rings, ram(rings), rings.heads.copy())
     victim = tmp_path / manifest["lanes"][0]["files"][3]
     data = victim.read_bytes()
     if damage == "gone":
@@ -122,7 +129,7 @@ def test_after_damage_only_newer_memories_come_back(tmp_path: Path, damage: str)
         }
         victim.write_bytes(changed[damage])
     again = Rings(1, CAPACITY, SHAPE)
-    restored = store.load(again, manifest)
+    restored = store.load(again, ram(again), manifest)
     assert restored.problem is not None
     assert again.floors[0] == 4 * 128
     assert again.heads[0] == rings.heads[0]
@@ -132,21 +139,21 @@ def test_after_damage_only_newer_memories_come_back(tmp_path: Path, damage: str)
 
 def test_other_lanes_and_other_pictures_are_refused(tmp_path: Path) -> None:
     rings = filled(200)
-    manifest = ReplayStore(tmp_path).save(rings, rings.heads.copy())
+    manifest = ReplayStore(tmp_path).save(rings, ram(rings), rings.heads.copy())
     other = Rings(3, CAPACITY, SHAPE)
-    assert "2 lanes" in (ReplayStore(tmp_path).load(other, manifest).problem or "")
+    assert "2 lanes" in (ReplayStore(tmp_path).load(other, ram(other), manifest).problem or "")
     assert other.heads.tolist() == [0, 0, 0]
     other = Rings(2, CAPACITY, (7, 7))
-    assert "another size" in (ReplayStore(tmp_path).load(other, manifest).problem or "")
+    assert "another size" in (ReplayStore(tmp_path).load(other, ram(other), manifest).problem or "")
     assert other.heads.tolist() == [0, 0]
 
 
 def test_a_larger_and_a_smaller_memory_take_what_fits(tmp_path: Path) -> None:
     rings = filled(900)
-    manifest = ReplayStore(tmp_path).save(rings, rings.heads.copy())
+    manifest = ReplayStore(tmp_path).save(rings, ram(rings), rings.heads.copy())
     for capacity in (512, 4096):
         other = Rings(2, capacity, SHAPE)
-        assert ReplayStore(tmp_path).load(other, manifest).problem is None
+        assert ReplayStore(tmp_path).load(other, ram(other), manifest).problem is None
         head = int(rings.heads[0])
         slots = np.arange(max(0, head + 2 - capacity), head)
         assert np.array_equal(other.frames[0, slots % capacity], rings.frames[0, slots % CAPACITY])
@@ -155,8 +162,33 @@ def test_a_larger_and_a_smaller_memory_take_what_fits(tmp_path: Path) -> None:
 def test_a_manifest_can_not_point_outside_its_folder(tmp_path: Path) -> None:
     rings = filled(100, lanes=1)
     inside = tmp_path / "run" / "replay"
-    manifest = ReplayStore(tmp_path / "elsewhere").save(rings, rings.heads.copy())
+    manifest = ReplayStore(tmp_path / "elsewhere").save(rings, ram(rings), rings.heads.copy())
     name = manifest["lanes"][0]["files"][0]
     manifest["lanes"][0]["files"] = [f"../../elsewhere/{name}"]
     again = Rings(1, CAPACITY, SHAPE)
-    assert ReplayStore(inside).load(again, manifest).problem is not None
+    assert ReplayStore(inside).load(again, ram(again), manifest).problem is not None
+
+
+def test_frames_on_a_device_of_their_own(tmp_path: Path) -> None:
+    """GpuFrames, with the CPU as the device: saved from there, and brought back to there."""
+    plain = filled(1500)
+    windowed = Rings(2, CAPACITY, SHAPE, window=64)
+    frames = ram(windowed)
+    for _ in range(30):
+        more(windowed, 50, 0)
+        frames.refresh()
+    manifest = ReplayStore(tmp_path / "plain").save(plain, ram(plain), plain.heads.copy())
+    again = Rings(2, CAPACITY, SHAPE, window=64)
+    store_frames = ram(again)
+    assert ReplayStore(tmp_path / "plain").load(again, store_frames, manifest).problem is None
+    head = int(plain.heads[0])
+    slots = np.arange(head + 2 - CAPACITY, head + 1)
+    assert np.array_equal(store_frames.read(0, slots), plain.frames[0, slots % CAPACITY])
+    # The window has the newest, which a lane goes on from.
+    assert np.array_equal(again.frames[0, head % 64], plain.frames[0, head % CAPACITY])
+    second = ReplayStore(tmp_path / "gpu").save(windowed, frames, windowed.heads.copy())
+    back = Rings(2, CAPACITY, SHAPE)
+    assert ReplayStore(tmp_path / "gpu").load(back, ram(back), second).problem is None
+    head = int(windowed.heads[1])
+    slots = np.arange(head + 2 - CAPACITY, head + 1)
+    assert np.array_equal(back.frames[1, slots % CAPACITY], frames.read(1, slots))

@@ -15,6 +15,7 @@ import torch
 
 from mario_ddqn.errors import UserError
 from mario_ddqn.files import remove_leftovers, replacing
+from mario_ddqn.frames import Frames
 from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
 
@@ -123,12 +124,14 @@ class Checkpointer:
         *,
         keep: int,
         rings: Rings,
+        frames: Frames,
         save_replay: bool,
         report: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._keep = keep
         self._rings = rings
+        self._frames = frames
         self._store = ReplayStore(folder / "replay") if save_replay else None
         self._report = report
         self._thread: threading.Thread | None = None
@@ -179,7 +182,7 @@ class Checkpointer:
     def _write_with_replay(self, snapshot: Snapshot) -> None:
         payload = snapshot.payload
         if self._store is not None:
-            payload["replay"] = self._store.save(self._rings, snapshot.heads)
+            payload["replay"] = self._store.save(self._rings, self._frames, snapshot.heads)
         self._write_file(f"step-{snapshot.steps:012d}{SUFFIX}", payload)
         if self._store is not None:
             self._manifests = [*self._manifests[-1:], payload["replay"]]

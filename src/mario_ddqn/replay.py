@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mario_ddqn.frames import Frames
 from mario_ddqn.randomness import get_random, set_random
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
 
@@ -45,6 +46,7 @@ class ReplayMemory:
     def __init__(
         self,
         rings: Rings,
+        frames: Frames,
         *,
         stack: int,
         n_step: int,
@@ -52,7 +54,7 @@ class ReplayMemory:
         random: np.random.Generator,
         device: torch.device,
     ) -> None:
-        """`device` is where batches are wanted; the transitions stay where `rings` has them."""
+        """`device` is where batches are wanted."""
         if rings.capacity < stack + n_step + 2 * _WRITER_MARGIN:
             raise ValueError(f"a capacity of {rings.capacity} slots a lane is too small")
         self._rings = rings
@@ -61,7 +63,7 @@ class ReplayMemory:
         self._powers = (gamma ** np.arange(n_step + 1)).astype(np.float32)
         self._random = random
         self._device = device
-        self._frames = torch.from_numpy(rings.frames).view(-1, *rings.frames.shape[2:])
+        self._frames = frames
 
     def __len__(self) -> int:
         """Transitions that can be sampled now, those at the episodes' ends counted in."""
@@ -87,14 +89,14 @@ class ReplayMemory:
         rings = self._rings
         ends, rewards, discounts = self._returns(lanes, slots)
         index = np.concatenate([self._stacks(lanes, slots), self._stacks(lanes, ends)])
-        frames = self._frames[torch.from_numpy(index)]
+        frames = self._frames.gather(index)
         observations, next_observations = frames[: len(lanes)], frames[len(lanes) :]
         actions = rings.actions[lanes, slots % rings.capacity].astype(np.int64)
         return Batch(
-            observations.to(self._device),
+            observations,
             torch.from_numpy(actions).to(self._device),
             torch.from_numpy(rewards).to(self._device),
-            next_observations.to(self._device),
+            next_observations,
             torch.from_numpy(discounts).to(self._device),
         )
 
@@ -108,7 +110,7 @@ class ReplayMemory:
 
     def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
         """First slot and slot after the last that a transition may start in, by lane."""
-        heads = self._rings.heads.copy()
+        heads = self._frames.refresh()
         # Once round, the oldest slots have lost the frames before them.
         kept = self._rings.capacity - self._stack - _WRITER_MARGIN
         low = np.where(heads < self._rings.capacity - _WRITER_MARGIN, 0, heads - kept)

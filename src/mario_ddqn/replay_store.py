@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from mario_ddqn.files import replacing
+from mario_ddqn.frames import Frames
 from mario_ddqn.rings import Rings
 
 _MAGIC = b"MARIO-REPLAY-1\n"
 _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 10_000
-_COLUMNS = ("frames", "actions", "rewards", "flags")
+_COLUMNS = ("actions", "rewards", "flags")
 _LONGEST_SEGMENT = 2048
 _SUFFIX = ".segment"
 
@@ -48,7 +50,7 @@ class ReplayStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def save(self, rings: Rings, heads: np.ndarray) -> dict[str, Any]:
+    def save(self, rings: Rings, frames: Frames, heads: np.ndarray) -> dict[str, Any]:
         """Writes slots up to and with `heads`; the rings may be written on meanwhile.
 
         Raises:
@@ -57,12 +59,12 @@ class ReplayStore:
         self._folder.mkdir(parents=True, exist_ok=True)
         length = _segment_length(rings.capacity)
         lanes = [
-            {"head": int(head), "files": self._save_lane(rings, lane, int(head), length)}
+            {"head": int(head), "files": self._save_lane(rings, frames, lane, int(head), length)}
             for lane, head in enumerate(heads)
         ]
         return {"segment": length, "lanes": lanes}
 
-    def load(self, rings: Rings, manifest: dict[str, Any]) -> Restored:
+    def load(self, rings: Rings, frames: Frames, manifest: dict[str, Any]) -> Restored:
         """Fills empty rings; after a damaged segment only what is newer comes back."""
         lanes = manifest["lanes"]
         if len(lanes) != rings.lanes:
@@ -75,7 +77,8 @@ class ReplayStore:
             for name in reversed(saved["files"]):
                 try:
                     # Of the name only its last part: a checkpoint can't point elsewhere.
-                    start = self._load_segment(self._folder / Path(name).name, rings, lane, head)
+                    path = self._folder / Path(name).name
+                    start = self._load_segment(path, rings, frames, lane, head)
                 except (SegmentError, OSError) as error:
                     problem = str(error)
                     break
@@ -95,7 +98,9 @@ class ReplayStore:
             if path.name not in needed:
                 path.unlink(missing_ok=True)
 
-    def _save_lane(self, rings: Rings, lane: int, head: int, length: int) -> list[str]:
+    def _save_lane(
+        self, rings: Rings, frames: Frames, lane: int, head: int, length: int
+    ) -> list[str]:
         # The slot after the head is being written: its place held the oldest slot.
         oldest = max(0, head + 2 - rings.capacity, int(rings.floors[lane]))
         names = []
@@ -105,67 +110,87 @@ class ReplayStore:
             name = f"lane{lane:03d}-{start:012d}{part}{_SUFFIX}"
             if not (full and (self._folder / name).exists()):
                 last = start + length - 1 if full else head
-                self._write_segment(self._folder / name, rings, lane, max(start, oldest), last)
+                slots = np.arange(max(start, oldest), last + 1)
+                self._write_segment(self._folder / name, rings, frames, lane, slots)
             names.append(name)
         return names
 
     @staticmethod
-    def _write_segment(path: Path, rings: Rings, lane: int, first: int, last: int) -> None:
-        places = np.arange(first, last + 1) % rings.capacity
-        columns = []
-        for column in _COLUMNS:
-            data = getattr(rings, column)[lane, places]
-            packed = zlib.compress(data.tobytes(), 1)
-            columns.append((packed, {"bytes": len(packed), "crc": zlib.crc32(packed)}))
+    def _write_segment(
+        path: Path, rings: Rings, frames: Frames, lane: int, slots: np.ndarray
+    ) -> None:
+        places = slots % rings.capacity
+        columns = [frames.read(lane, slots)]
+        columns += [getattr(rings, column)[lane, places] for column in _COLUMNS]
+        packed = [zlib.compress(column.tobytes(), 1) for column in columns]
         header = {
-            "first": first,
-            "count": last + 1 - first,
+            "first": int(slots[0]),
+            "count": len(slots),
             "frame": list(rings.frames.shape[2:]),
-            "columns": [about for _packed, about in columns],
+            "columns": [{"bytes": len(data), "crc": zlib.crc32(data)} for data in packed],
         }
         head = json.dumps(header).encode()
         with replacing(path) as file:
             file.write(_MAGIC + _LENGTH.pack(len(head)) + head)
-            for packed, _about in columns:
-                file.write(packed)
+            for data in packed:
+                file.write(data)
 
     @staticmethod
-    def _load_segment(path: Path, rings: Rings, lane: int, head: int) -> int:
+    def _load_segment(path: Path, rings: Rings, frames: Frames, lane: int, head: int) -> int:
         """Puts a segment's slots into their places and returns the first of them."""
+        frame_shape = rings.frames.shape[2:]
         with open(path, "rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                raise SegmentError(f"{path.name} is no segment")
-            try:
-                (size,) = _LENGTH.unpack(file.read(_LENGTH.size))
-                header = json.loads(file.read(min(size, _MAX_HEADER)))
-                first, count = int(header["first"]), int(header["count"])
-                parts = [(int(about["bytes"]), int(about["crc"])) for about in header["columns"]]
-            except (struct.error, ValueError, KeyError, TypeError) as error:
-                raise SegmentError(f"{path.name} is damaged in its header") from error
-            if header.get("frame") != list(rings.frames.shape[2:]) or len(parts) != len(_COLUMNS):
-                raise SegmentError(f"{path.name} has frames of another size")
+            first, count, parts = _read_header(file, path.name, frame_shape)
             if not (first >= 0 and 0 < count <= _LONGEST_SEGMENT and first + count <= head + 1):
                 raise SegmentError(f"{path.name} is damaged in its header")
-            keep = np.arange(max(first, head + 1 - rings.capacity), first + count)
-            places = keep % rings.capacity
-            arrays = []
-            for column, (packed_size, crc) in zip(_COLUMNS, parts, strict=True):
-                array = getattr(rings, column)
-                wanted = count * array[0, :1].nbytes
-                packed = file.read(min(packed_size, 2 * wanted + 1000))
-                if zlib.crc32(packed) != crc:
-                    raise SegmentError(f"{path.name} is damaged (checksum)")
-                unpacker = zlib.decompressobj()
-                try:
-                    data = unpacker.decompress(packed, wanted + 1)
-                except zlib.error as error:
-                    raise SegmentError(f"{path.name} is damaged") from error
-                if len(data) != wanted:
-                    raise SegmentError(f"{path.name} is damaged (length)")
-                arrays.append(np.frombuffer(data, array.dtype).reshape(count, *array.shape[2:]))
-            for column, data_array in zip(_COLUMNS, arrays, strict=True):
-                getattr(rings, column)[lane, places] = data_array[keep - first]
+            shapes = [(np.dtype(np.uint8), (count, *frame_shape))]
+            shapes += [(getattr(rings, column).dtype, (count,)) for column in _COLUMNS]
+            arrays = [
+                _read_column(file, path.name, part, dtype, shape)
+                for part, (dtype, shape) in zip(parts, shapes, strict=True)
+            ]
+        slots = np.arange(max(first, head + 1 - rings.capacity), first + count)
+        frames.write(lane, slots, arrays[0][slots - first])
+        for column, array in zip(_COLUMNS, arrays[1:], strict=True):
+            getattr(rings, column)[lane, slots % rings.capacity] = array[slots - first]
         return first
+
+
+def _read_header(
+    file: BinaryIO, name: str, frame_shape: tuple[int, ...]
+) -> tuple[int, int, list[tuple[int, int]]]:
+    """(first slot, number of slots, (bytes, checksum) of each column)."""
+    if file.read(len(_MAGIC)) != _MAGIC:
+        raise SegmentError(f"{name} is no segment")
+    try:
+        (size,) = _LENGTH.unpack(file.read(_LENGTH.size))
+        header = json.loads(file.read(min(size, _MAX_HEADER)))
+        first, count = int(header["first"]), int(header["count"])
+        parts = [(int(about["bytes"]), int(about["crc"])) for about in header["columns"]]
+        shape = tuple(header["frame"])
+    except (struct.error, ValueError, KeyError, TypeError) as error:
+        raise SegmentError(f"{name} is damaged in its header") from error
+    if shape != frame_shape or len(parts) != 1 + len(_COLUMNS):
+        raise SegmentError(f"{name} has frames of another size")
+    return first, count, parts
+
+
+def _read_column(
+    file: BinaryIO, name: str, part: tuple[int, int], dtype: np.dtype, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Never unpacks more than the column should have."""
+    packed_size, crc = part
+    wanted = math.prod(shape) * dtype.itemsize
+    packed = file.read(max(0, min(packed_size, 2 * wanted + 1000)))
+    if zlib.crc32(packed) != crc:
+        raise SegmentError(f"{name} is damaged (checksum)")
+    try:
+        data = zlib.decompressobj().decompress(packed, wanted + 1)
+    except zlib.error as error:
+        raise SegmentError(f"{name} is damaged") from error
+    if len(data) != wanted:
+        raise SegmentError(f"{name} is damaged (length)")
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def _segment_length(capacity: int) -> int:

@@ -23,7 +23,7 @@ class Rings:
     n % capacity. `heads[lane]` is the slot whose frame is there and whose action
     is not yet known; all before it are complete.
 
-    Arrays: frames uint8 [lanes, capacity, height, width], actions uint8,
+    Arrays: frames uint8 [lanes, window, height, width], actions uint8,
     rewards float32, flags uint8 [lanes, capacity], heads and floors int64 [lanes].
     Slots before `floors[lane]` are not there (a resumed run's lost memories).
     Every lane has one writer; readers in other processes look at `heads` first.
@@ -35,11 +35,18 @@ class Rings:
         capacity: int,
         frame_shape: tuple[int, int],
         allocate: Allocate = np.zeros,
+        *,
+        window: int | None = None,
     ) -> None:
-        """`allocate(shape, dtype)` gives a zeroed array, in shared memory for example."""
+        """`allocate(shape, dtype)` gives a zeroed array, in shared memory for example.
+
+        With `window` frames are kept for so many of the newest slots only (see
+        GpuFrames): slot n's frame lies at n % window.
+        """
         self.lanes = lanes
         self.capacity = capacity
-        self.frames = allocate((lanes, capacity, *frame_shape), np.uint8)
+        self.window = window or capacity
+        self.frames = allocate((lanes, self.window, *frame_shape), np.uint8)
         self.actions = allocate((lanes, capacity), np.uint8)
         self.rewards = allocate((lanes, capacity), np.float32)
         self.flags = allocate((lanes, capacity), np.uint8)
@@ -85,6 +92,5 @@ class Rings:
         self.heads[lane] = head + 1
 
     def _put(self, lane: int, slot: int, frame: np.ndarray, flags: int) -> None:
-        at = slot % self.capacity
-        self.frames[lane, at] = frame
-        self.flags[lane, at] = flags
+        self.frames[lane, slot % self.window] = frame
+        self.flags[lane, slot % self.capacity] = flags

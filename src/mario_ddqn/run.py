@@ -25,6 +25,7 @@ from mario_ddqn.cores import resolve_core
 from mario_ddqn.display import Display
 from mario_ddqn.errors import UserError
 from mario_ddqn.files import write_atomically
+from mario_ddqn.frames import GPU_WINDOW, Frames, GpuFrames, RamFrames
 from mario_ddqn.inline import InlineCollector
 from mario_ddqn.metrics import Metrics
 from mario_ddqn.replay import ReplayMemory
@@ -121,9 +122,12 @@ def _train(
         plan.maxlen // lanes,
         (config.env.size, config.env.size),
         shared.allocate if actors else np.zeros,
+        window=GPU_WINDOW if plan.device == "cuda" else None,
     )
+    frames: Frames = (GpuFrames if plan.device == "cuda" else RamFrames)(rings, device)
     replay = ReplayMemory(
         rings,
+        frames,
         stack=config.env.stack,
         n_step=config.agent.n_step,
         gamma=config.agent.gamma,
@@ -154,6 +158,7 @@ def _train(
         folder,
         keep=config.checkpoint.keep,
         rings=rings,
+        frames=frames,
         save_replay=config.replay.save,
         report=display.line,
     )
@@ -174,7 +179,7 @@ def _train(
     for line in _banner(config, folder, agent, core, plan, actors):
         display.line(line)
     if payload is not None:
-        _restore(trainer, checkpointer, rings, payload, folder, display)
+        _restore(trainer, checkpointer, rings, frames, payload, folder, display)
     try:
         trainer.run()
     except ActorError as error:
@@ -211,12 +216,13 @@ def _restore(
     trainer: Trainer,
     checkpointer: Checkpointer,
     rings: Rings,
+    frames: Frames,
     payload: dict[str, Any],
     folder: Path,
     display: Display,
 ) -> None:
     if payload.get("replay"):
-        restored = ReplayStore(folder / "replay").load(rings, payload["replay"])
+        restored = ReplayStore(folder / "replay").load(rings, frames, payload["replay"])
         checkpointer.resumed_from(payload)
         if restored.problem is not None:
             display.line(

@@ -18,6 +18,7 @@ from mario_ddqn.config_file import dump_config
 from mario_ddqn.display import Display
 from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.exploration import exploration_rate
+from mario_ddqn.frames import GPU_WINDOW
 from mario_ddqn.metrics import EpisodeStats, Metrics, Row
 from mario_ddqn.replay import ReplayMemory
 
@@ -91,9 +92,11 @@ class Trainer:
 
     def _step_limit(self) -> float:
         """How far the actors may go before the learner has caught up."""
-        if not self._learning:
-            return self.config.train.steps
-        lead = (_LEAD_UPDATES - self._updates_due) * self.config.train.steps_per_update
+        # No lane may outrun the frames' window, even if one actor makes all the steps.
+        lead: float = self.config.train.lanes * GPU_WINDOW // 4
+        if self._learning:
+            updates = _LEAD_UPDATES - self._updates_due
+            lead = min(lead, updates * self.config.train.steps_per_update)
         return min(self.config.train.steps, self.steps + lead)
 
     def _learn(self, new_steps: int) -> None:

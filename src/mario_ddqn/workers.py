@@ -65,6 +65,7 @@ class _Job:
     lane_count: int
     actors: int
     capacity: int
+    window: int
     start_step: int
     generation: int
     shared: SharedArrays
@@ -180,6 +181,7 @@ class WorkerCollector:
             lane_count=self._rings.lanes,
             actors=self._actors,
             capacity=self._rings.capacity,
+            window=self._rings.window,
             start_step=self._start_step,
             generation=self._generations[index],
             shared=self._shared,
@@ -260,7 +262,7 @@ def _run_actor(job: _Job, pipe: Connection) -> None:
 def _act(job: _Job, pipe: Connection) -> None:
     config, allocate = job.config, job.shared.allocate
     side = config.env.size
-    rings = Rings(job.lane_count, job.capacity, (side, side), allocate)
+    rings = Rings(job.lane_count, job.capacity, (side, side), allocate, window=job.window)
     network, evaluated = (
         MarioNet(
             (config.env.stack, side, side),
