@@ -38,13 +38,14 @@ class RamFrames:
     def __init__(self, rings: Rings, device: torch.device) -> None:
         self._rings = rings
         self._device = device
-        self._flat = torch.from_numpy(rings.frames).view(-1, *rings.frames.shape[2:])
+        self._flat = rings.frames.reshape(-1, *rings.frames.shape[2:])
 
     def refresh(self) -> np.ndarray:
         return self._rings.heads.copy()
 
     def gather(self, index: np.ndarray) -> torch.Tensor:
-        frames = self._flat[torch.from_numpy(index)]
+        # NumPy copies a frame at a time; torch's indexing a byte at a time, 15 times slower.
+        frames = torch.from_numpy(self._flat.take(index, axis=0))
         if self._device.type == "cuda":
             return frames.pin_memory().to(self._device, non_blocking=True)
         return frames.to(self._device)
@@ -81,7 +82,8 @@ class GpuFrames:
         return heads - 1
 
     def gather(self, index: np.ndarray) -> torch.Tensor:
-        return self._flat[torch.from_numpy(index).to(self._device)]
+        flat_index = torch.from_numpy(index.ravel()).to(self._device, non_blocking=True)
+        return self._flat.index_select(0, flat_index).view(*index.shape, *self._flat.shape[1:])
 
     def read(self, lane: int, slots: np.ndarray) -> np.ndarray:
         # First of all, for the learner copies on while a checkpoint is written. What
