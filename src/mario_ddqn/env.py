@@ -44,18 +44,18 @@ class _Progress:
 
     def update(self, ram: game.Ram) -> int:
         """Pixels gained (or, below 0, lost) in this frame."""
-        x, key = game.x_pos(ram), game.area_key(ram)
+        x = game.x_pos(ram)
         gained = x - self.x
-        if key != self.key:
-            gained, self.debt = 0, 0
-        elif abs(gained) > _MAX_PIXELS_PER_FRAME:
-            self.debt += max(0, -gained)
+        self.x = x
+        if not -_MAX_PIXELS_PER_FRAME <= gained <= _MAX_PIXELS_PER_FRAME:
+            key = game.area_key(ram)
+            self.debt = self.debt + max(0, -gained) if key == self.key else 0
+            self.key = key
             gained = 0
         elif self.debt and gained > 0:
             paid = min(gained, self.debt)
             self.debt -= paid
             gained -= paid
-        self.x, self.key = x, key
         self.total += gained
         self.best = max(self.best, self.total)
         return gained
@@ -177,17 +177,20 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         for frame in range(self._frame_skip):
             self._advance(buttons)
             ram = core.ram()
-            clear = game.is_clear(ram)
-            dying = not clear and (game.is_dying(ram) or game.is_dead(ram))
-            death = death or dying
-            reward += self._frame_reward(ram, clear, dying)
-            if self._single:
-                terminated = clear or dying
+            if game.is_uneventful(ram):
+                reward += self._frame_reward(ram, False, False)
             else:
-                terminated = game.is_game_over(ram) or (clear and self._is_last_stage(ram))
-            if terminated:
-                break
-            self._skip_to_control(ram, dying)
+                clear = game.is_clear(ram)
+                dying = not clear and (game.is_dying(ram) or game.is_dead(ram))
+                death = death or dying
+                reward += self._frame_reward(ram, clear, dying)
+                if self._single:
+                    terminated = clear or dying
+                else:
+                    terminated = game.is_game_over(ram) or (clear and self._is_last_stage(ram))
+                if terminated:
+                    break
+                self._skip_to_control(ram, dying)
             if self._max_last_two and frame == self._frame_skip - 2:
                 earlier = core.screen()
         picture = core.screen()
@@ -225,7 +228,6 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
             "machine": np.frombuffer(self.core.save_state(), np.uint8),
             "progress": [progress.x, progress.debt, progress.total, progress.best],
             "area_key": list(progress.key),
-            "clock": self._clock,
             "steps": self._steps,
             "stalled_for": self._stalled_for,
             "random": get_random(self.np_random),
@@ -245,7 +247,6 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         progress.x, progress.debt, progress.total, progress.best = state["progress"]
         x, y, z, pointer, life = state["area_key"]
         progress.key = (x, y, z, pointer, life)
-        self._clock = state["clock"]
         self._steps = state["steps"]
         self._stalled_for = state["stalled_for"]
         set_random(self.np_random, state["random"])
@@ -261,15 +262,19 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         ram = self.core.ram()
         self._progress = _Progress(ram)
         self._clock = game.time_left(ram)
+        self._clock_digits = game.clock_digits(ram)
         self._steps = self._stalled_for = 0
 
     def _frame_reward(self, ram: game.Ram, clear: bool, dying: bool) -> float:
         terms = self._reward
-        clock = game.time_left(ram)
-        # The clock only rises when an area or a life begins.
-        ticks = min(0, clock - self._clock)
-        self._clock = clock
-        reward: float = terms.progress * self._progress.update(ram) + terms.clock * ticks
+        reward: float = terms.progress * self._progress.update(ram)
+        digits = game.clock_digits(ram)
+        if digits != self._clock_digits:
+            self._clock_digits = digits
+            clock = game.time_left(ram)
+            # It only rises when an area or a life begins.
+            reward += terms.clock * min(0, clock - self._clock)
+            self._clock = clock
         if clear:
             reward += terms.flag
         elif dying:

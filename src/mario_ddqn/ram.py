@@ -33,12 +33,14 @@ _ENEMY_TYPES = range(0x0016, 0x001B)
 
 PLAYER_DEAD = 0x06
 _PLAYER_DYING = 0x0B
+_PLAYER_NORMAL = 0x08
 # Climbing, entering a pipe, walking by itself, entering an area: no control.
 _PLAYER_BUSY = frozenset((0, 1, 2, 3, 4, 5, 7))
 _FLOAT_ON_POLE = 3
 # Bowser and the flagpole: with one of them present, float state 3 ends the
 # stage. Without, it is a vine (4-2), which sets the same float state.
 _STAGE_END_ENEMIES = frozenset((0x2D, 0x31))
+_MODE_PLAYING = 1
 _MODE_END_OF_WORLD = 2
 _LIFE_GAME_OVER = 0xFF
 
@@ -57,6 +59,11 @@ def y_pos(ram: Ram) -> int:
 def time_left(ram: Ram) -> int:
     """The game's clock, in its own ticks (24 frames each)."""
     return ram[0x7F8] * 100 + ram[0x7F9] * 10 + ram[0x7FA]
+
+
+def clock_digits(ram: Ram) -> bytes:
+    """The clock's digits, for telling whether it has moved."""
+    return bytes((ram[0x7F8], ram[0x7F9], ram[0x7FA]))
 
 
 def score(ram: Ram) -> int:
@@ -80,6 +87,21 @@ def status(ram: Ram) -> str:
 def area_key(ram: Ram) -> tuple[int, int, int, int, int]:
     """Names the coordinate system x is counted in: it changes with the area and the life."""
     return (ram[WORLD], ram[STAGE], ram[AREA], ram[AREA_POINTER], ram[LIFE])
+
+
+def is_uneventful(ram: Ram) -> bool:
+    """Mario is under control, alive and at no pole or vine: one look for nearly every frame.
+
+    Implies that `is_dying`, `is_dead`, `is_busy`, `is_world_over` and `is_clear`
+    are false, and that no area is about to change.
+    """
+    return (
+        ram[PLAYER_STATE] == _PLAYER_NORMAL
+        and ram[FLOAT_STATE] != _FLOAT_ON_POLE
+        and ram[_Y_VIEWPORT] <= 1
+        and ram[GAME_MODE] == _MODE_PLAYING
+        and ram[AREA_CHANGE_TIMER] <= 1
+    )
 
 
 def is_dying(ram: Ram) -> bool:

@@ -78,7 +78,9 @@ class FceummCore:
         self._drawn = True
 
     def ram(self) -> bytes:
-        return self.save_state()[self._ram_slice]
+        state: bytes
+        state = self._emulator.get_state() if self._machine.owner is self else self._parked
+        return state[self._ram_slice]
 
     def poke(self, address: int, value: int) -> None:
         if self._machine.owner is not self:
@@ -101,9 +103,8 @@ class FceummCore:
         return picture
 
     def save_state(self) -> bytes:
-        if self._machine.owner is not self:
-            return self._parked
-        state: bytes = self._emulator.get_state()
+        state: bytes
+        state = self._emulator.get_state() if self._machine.owner is self else self._parked
         return state
 
     def load_state(self, state: bytes) -> None:
