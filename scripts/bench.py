@@ -47,6 +47,8 @@ ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")
 _TUTORIAL_BYTES = 2 * 4 * 84 * 84 * 4  # two stacks of float32 a transition
 _ROUNDS = 7
+_LEARN_MEAN_X = 1500
+_LEARN_CAP_SECONDS = 1800
 # Figure -> (at least or at most, target, what it is).
 TARGETS: dict[str, tuple[str, float, str]] = {
     "env_vs_emulator": (">=", 0.85, "one environment's steps/s against bare FCEUmm / 4"),
@@ -58,6 +60,7 @@ TARGETS: dict[str, tuple[str, float, str]] = {
     "train_vs_tutorial": (">=", 1.6, "the same against the tutorial's loop and stack"),
     "act_vs_sb3": (">=", 2, "training steps/s, update every 32, against stable-baselines3"),
     "act_vs_tutorial": (">=", 4.5, "the same against the tutorial's loop and stack"),
+    "learn_vs_sb3": (">=", 3, "how many times sooner 20 greedy episodes reach x 1,500"),
     "memory_over_idle_gb": ("<=", 1.6, "peak GB over an idle torch a process, maxlen 100,000"),
 }
 
@@ -67,9 +70,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write ratios and raw figures")
     parser.add_argument("--seconds", type=float, default=40, help="of each training (default 40)")
+    parser.add_argument(
+        "--learn",
+        action="store_true",
+        help="measure only how fast 1-1 is learned, against stable-baselines3 (up to an hour)",
+    )
     options = parser.parse_args()
     raw: dict[str, float] = {}
     began = time.monotonic()
+    if options.learn:
+        ratios = learning(raw)
+        _finish(ratios, raw, options.json)
+        return
     for measure in (environment, sampling, learner, trainings):
         print(f"[{time.monotonic() - began:4.0f} s] {measure.__name__}", file=sys.stderr)
         measure(raw, options.seconds)
@@ -87,10 +99,14 @@ def main() -> None:
         "memory_over_idle_gb": raw["memory_over_idle_gb"],
     }
     raw["bench_seconds"] = time.monotonic() - began
+    _finish(ratios, raw, options.json)
+
+
+def _finish(ratios: dict[str, float], raw: dict[str, float], path: Path | None) -> None:
     _print_table(ratios)
-    result = {"ratios": ratios, "raw": raw, "machine": machine()}
-    if options.json is not None:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    if path is not None:
+        result = {"ratios": ratios, "raw": raw, "machine": machine()}
+        path.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def machine() -> dict[str, Any]:
@@ -249,27 +265,49 @@ def trainings(raw: dict[str, float], seconds: float) -> None:
         raw[f"tutorial_every_{every}"] = _peer("tutorial", every=every, seconds=seconds)
 
 
+def learning(raw: dict[str, float]) -> dict[str, float]:
+    """Seconds from the start until 20 greedy no-op starts of 1-1 reach a mean x of 1,500.
+
+    configs/ddqn.yaml against stable-baselines3's DQN at its defaults, which has
+    30 minutes; where it does not get there, the ratio is a lower bound.
+    """
+    settings = ["evaluation.every_minutes=1", "evaluation.episodes=20"]
+    settings += [f"train.minutes={_LEARN_CAP_SECONDS / 60}"]
+    with tempfile.TemporaryDirectory() as folder:
+        process = _start("ddqn.yaml", folder, settings)
+        evaluations = Path(folder) / "bench" / "evaluations.jsonl"
+        reached = -1.0
+        while reached < 0 and process.poll() is None:
+            time.sleep(1)
+            lines = evaluations.read_text().splitlines() if evaluations.exists() else []
+            for line in map(json.loads, lines):
+                raw["learn_best_mean_x"] = max(raw.get("learn_best_mean_x", 0), line["mean_x"])
+                if line["mean_x"] >= _LEARN_MEAN_X:
+                    reached = line["seconds"]
+                    break
+        process.terminate()
+        process.wait()
+    raw["learn_seconds"] = reached
+    command = [sys.executable, str(ROOT / "scripts" / "peers.py"), "sb3-learn"]
+    command += ["--seconds", str(_LEARN_CAP_SECONDS), "--mean-x", str(_LEARN_MEAN_X)]
+    output = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
+    theirs = json.loads(output.splitlines()[-1])
+    raw["sb3_learn_seconds"], raw["sb3_learn_best_mean_x"] = (
+        theirs["seconds"],
+        theirs["best_mean_x"],
+    )
+    sb3_seconds = theirs["seconds"] if theirs["seconds"] > 0 else _LEARN_CAP_SECONDS
+    return {"learn_vs_sb3": sb3_seconds / reached if reached > 0 else 0.0}
+
+
 def _train(
     settings: list[str], after: int, seconds: float, raw: dict[str, float] | None = None
 ) -> list[dict[str, str]]:
     """mario-train with configs/tutorial.yaml; rows of metrics.csv from step `after` on."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "mario_ddqn.train_cli",
-            "--config",
-            str(ROOT / "configs" / "tutorial.yaml"),
-            "--runs",
-            folder,
-            "--name",
-            "bench",
-        ]
         fixed = ["log.every_seconds=1", "log.tensorboard=false", "checkpoint.every_minutes=60"]
         fixed += ["checkpoint.every_steps=100000000", "replay.save=false"]
-        for setting in [*settings, *fixed]:
-            command += ["--set", setting]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        process = _start("tutorial.yaml", folder, [*settings, *fixed])
         metrics = Path(folder) / "bench" / "metrics.csv"
         peak = _watch(process, metrics, after, seconds)
         process.terminate()
@@ -281,6 +319,14 @@ def _train(
             # The replay of 100,000 is committed from the start, full or not.
             raw["memory_over_idle_gb"] = (peak["bytes"] - peak["processes"] * idle) / 1e9
         return [row for row in _rows(metrics) if int(row["step"]) > after]
+
+
+def _start(config: str, folder: str, settings: list[str]) -> subprocess.Popen:
+    command = [sys.executable, "-m", "mario_ddqn.train_cli", "--runs", folder, "--name", "bench"]
+    command += ["--config", str(ROOT / "configs" / config)]
+    for setting in settings:
+        command += ["--set", setting]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
 def _watch(
