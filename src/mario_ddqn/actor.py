@@ -12,6 +12,7 @@ from mario_ddqn.config import Config
 from mario_ddqn.env import MarioEnv
 from mario_ddqn.evaluate import Evaluation, GreedyActions, Rules, evaluate
 from mario_ddqn.exploration import Exploration
+from mario_ddqn.profile import ACTOR_PARTS, Profile
 from mario_ddqn.rings import Rings
 from mario_ddqn.start_states import StartStates
 from mario_ddqn.wrappers import FrameStack, make_env
@@ -68,6 +69,7 @@ class Actor:
         self._best_x = np.zeros(len(envs), np.int64)
         self._from_start = np.ones(len(envs), bool)
         self._observations: np.ndarray | None = None
+        self.profile = Profile(ACTOR_PARTS)
 
     @property
     def lanes(self) -> int:
@@ -87,6 +89,7 @@ class Actor:
                 [self._begin(lane, seed=seed) for lane, seed in enumerate(self._seeds)]
             )
         actions = self._exploration.choose(greedy_actions(self._observations), run_step)
+        self.profile.book("network")
         rates = self._exploration.rates(run_step)
         episodes = []
         for lane, env in enumerate(self._envs):
@@ -109,6 +112,7 @@ class Actor:
             else:
                 self._start_states.step(lane, self._games[lane])
             self._observations[lane] = observation
+        self.profile.book("environment")
         return episodes
 
     def _begin(self, lane: int, seed: int | None = None) -> np.ndarray:
@@ -180,10 +184,13 @@ class Actor:
         """Plays greedy episodes from the stage's start, between two steps of the lanes."""
         if self._evaluation_env is None:
             self._evaluation_env = make_env(self._config.env)
+        self.profile.book("rest")
         rules = Rules(seed=self._config.seed + number, noop_max=self._config.env.noop_max)
-        return evaluate(
+        result = evaluate(
             greedy_actions, self._evaluation_env, rules, self._config.evaluation.episodes
         )
+        self.profile.book("evaluation")
+        return result
 
     def close(self) -> None:
         """Closes the environments."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from mario_ddqn.actor import Episode
 from mario_ddqn.evaluate import Evaluation
 
@@ -29,6 +31,9 @@ class Collector(Protocol):
 
     def evaluate(self, number: int) -> None:
         """Has the network as it is now evaluated; the result comes with a later `collect`."""
+
+    def actor_seconds(self) -> list[np.ndarray]:
+        """For each actor where its time went, by ACTOR_PARTS."""
 
     def get_state(self) -> dict[str, Any]:
         """All it needs to go on."""

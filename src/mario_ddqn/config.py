@@ -258,6 +258,7 @@ class LogConfig:
         10.0, "seconds from one row of metrics.csv (or line of plain output) to the next", above=0
     )
     tensorboard: bool = option(True, "write TensorBoard scalars")
+    profile: bool = option(False, "tell at the end where the seconds went, process by process")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mario_ddqn.actor import Actor
 from mario_ddqn.collect import Collected
 from mario_ddqn.evaluate import Evaluation, GreedyActions
@@ -22,6 +24,7 @@ class InlineCollector:
         evaluation, self._evaluation = self._evaluation, None
         if step >= limit:
             return Collected(evaluation=evaluation)
+        self._actor.profile.book("wait")
         episodes = self._actor.step(self._greedy_actions, step)
         return Collected(self._actor.lanes, episodes, evaluation)
 
@@ -31,6 +34,10 @@ class InlineCollector:
     def evaluate(self, number: int) -> None:
         """Plays the evaluation at once."""
         self._evaluation = self._actor.evaluate(self._greedy_actions, number)
+
+    def actor_seconds(self) -> list[np.ndarray]:
+        """Of the one actor; its waiting is the learner's work."""
+        return [self._actor.profile.seconds]
 
     def get_state(self) -> dict[str, Any]:
         """Where the actor is, in the middle of its episodes."""

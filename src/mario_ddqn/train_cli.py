@@ -65,6 +65,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="where run folders are made (default: checkpoints)",
     )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="tell at the end where the seconds went (log.profile)",
+    )
     parser.add_argument("--version", action="version", version=_version())
     return parser
 
@@ -83,7 +88,7 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         for option, key in {**keys, "name": "name"}.items()
         if getattr(options, option) is not None
     ]
-    return [*options.set, *named]
+    return [*options.set, *named, *(["log.profile=true"] if options.profile else [])]
 
 
 def _run(options: argparse.Namespace) -> None:

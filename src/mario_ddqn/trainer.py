@@ -20,6 +20,7 @@ from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.exploration import exploration_rate
 from mario_ddqn.frames import GPU_WINDOW
 from mario_ddqn.metrics import EpisodeStats, Metrics, Row
+from mario_ddqn.profile import ACTOR_PARTS, LEARNER_PARTS, Profile, profile_lines
 from mario_ddqn.replay import ReplayMemory
 
 # A best checkpoint is one whose last 100 episodes went so much further.
@@ -28,6 +29,7 @@ _BEST_AFTER_EPISODES = 20
 # Actors in their own processes may be so many updates' worth of steps ahead.
 _LEAD_UPDATES = 16
 _MOST_UPDATES_AT_ONCE = 16
+_EVALUATION_PATIENCE_SECONDS = 600
 # The learner, with nothing to do, looks again after so long; an update takes 10 ms.
 _PAUSE_SECONDS = 0.0005
 
@@ -71,12 +73,14 @@ class Trainer:
         self._seconds_before = 0.0
         self._began = self._row_at = self._saved_at = self._evaluated_at = time.monotonic()
         self._row_steps = self._row_updates = self._saved_steps = 0
+        self._profile = Profile(LEARNER_PARTS)
 
     def run(self) -> None:
         """Trains; whatever ends it, the last thing is a checkpoint."""
         self._begin_clocks()
         while self.steps < self.config.train.steps and not self._is_over():
             collected = self._collector.collect(self.steps, self._step_limit())
+            self._profile.book("collect")
             self.steps += collected.steps
             for episode in collected.episodes:
                 self._record(episode)
@@ -87,8 +91,11 @@ class Trainer:
                 self._report()
             if self._save_is_due():
                 self.save()
+            self._profile.book("rest")
         self._report()
         self.save(wait=True)
+        if self.config.log.profile:
+            self._show_profile()
 
     def _step_limit(self) -> float:
         """How far the actors may go before the learner has caught up."""
@@ -101,19 +108,22 @@ class Trainer:
 
     def _learn(self, new_steps: int) -> None:
         """The updates that are due; the ratio to the steps does not depend on the machine."""
-        if not self._learning:
+        if self._learning:
+            self._updates_due += new_steps / self.config.train.steps_per_update
+        else:
             self._learning = len(self._replay) >= self._burn_in
-            return
-        self._updates_due += new_steps / self.config.train.steps_per_update
-        if self._updates_due < 1:
-            if new_steps == 0:
-                time.sleep(_PAUSE_SECONDS)
-            return
+        if new_steps == 0 and self._updates_due < 1:
+            time.sleep(_PAUSE_SECONDS)
+            self._profile.book("wait")
         for _ in range(min(int(self._updates_due), _MOST_UPDATES_AT_ONCE)):
-            result = self._agent.update(self._replay.sample(self.config.agent.batch_size))
+            batch = self._replay.sample(self.config.agent.batch_size)
+            self._profile.book("sample")
+            result = self._agent.update(batch)
+            self._profile.book("update")
             self._updates_due -= 1
             if self._agent.updates % self.config.train.publish_every == 0:
                 self._collector.publish()
+                self._profile.book("publish")
             self._loss_sum += result.loss
             self._q_sum += result.mean_q
 
@@ -134,9 +144,11 @@ class Trainer:
                 self._checkpointer.save(self._candidate, steps=self.steps, name=BEST)
             self._candidate = None
         every = self.config.evaluation.every_minutes
-        if every is None or self._candidate is not None or not self._learning:
+        if every is None or not self._learning:
             return
-        if time.monotonic() - self._evaluated_at >= 60 * every:
+        # An actor that died over an evaluation never answers.
+        patience = 0 if self._candidate is None else _EVALUATION_PATIENCE_SECONDS
+        if time.monotonic() - self._evaluated_at >= max(patience, 60 * every):
             self._evaluated_at = time.monotonic()
             self._evaluations += 1
             self._candidate = detached(self.get_state())
@@ -158,6 +170,13 @@ class Trainer:
     def seconds(self) -> float:
         """Seconds trained, those before a resume included."""
         return self._seconds_before + time.monotonic() - self._began
+
+    def _show_profile(self) -> None:
+        for line in profile_lines("learner", LEARNER_PARTS, self._profile.seconds):
+            self._display.line(line)
+        for number, seconds in enumerate(self._collector.actor_seconds()):
+            for line in profile_lines(f"actor {number}", ACTOR_PARTS, seconds):
+                self._display.line(line)
 
     # -- reporting -------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from mario_ddqn.collect import Collected
 from mario_ddqn.config import Config
 from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.network import MarioNet
+from mario_ddqn.profile import ACTOR_PARTS, Profile
 from mario_ddqn.rings import Rings
 from mario_ddqn.shared import SharedArrays
 from mario_ddqn.weights import WeightsBoard
@@ -46,13 +47,15 @@ class Control:
     """A few numbers in shared memory, each with one writer.
 
     `limit`: the run's step that actors may not pass (learner); `stop`: 1 ends
-    them (learner); `steps`: agent steps each has done since the start (actor).
+    them (learner); `steps`: agent steps each has done since the start (actor);
+    `seconds`: where each one's time went, by ACTOR_PARTS (actor).
     """
 
     def __init__(self, actors: int, allocate: Callable[..., np.ndarray]) -> None:
         self.limit = allocate((1,), np.int64)
         self.stop = allocate((1,), np.int64)
         self.steps = allocate((actors,), np.int64)
+        self.seconds = allocate((actors, len(ACTOR_PARTS)), np.float64)
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,10 @@ class WorkerCollector:
         """The first actor plays the evaluation between two of its steps."""
         del number  # the board counts
         self._evaluation_board.publish(self._network)
+
+    def actor_seconds(self) -> list[np.ndarray]:
+        """As the actors book it."""
+        return list(self._control.seconds)
 
     def get_state(self) -> dict[str, Any]:
         """Nothing: the episodes in flight are what a resumed run begins anew."""
@@ -275,6 +282,7 @@ def _act(job: _Job, pipe: Connection) -> None:
     evaluation_board = WeightsBoard(evaluated, allocate)
     control = Control(job.actors, allocate)
     actor: Actor = make_actor(config, rings, job.lanes, job.start_step, job.generation)
+    actor.profile = Profile(ACTOR_PARTS, control.seconds[job.index])
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -295,7 +303,9 @@ def _act(job: _Job, pipe: Connection) -> None:
         run_step = job.start_step + int(control.steps.sum())
         if run_step >= control.limit[0]:
             time.sleep(_PAUSE_SECONDS)
+            actor.profile.book("wait")
             continue
+        actor.profile.book("rest")
         for episode in actor.step(greedy_actions, run_step):
             pipe.send(episode)
         control.steps[job.index] += actor.lanes
