@@ -37,9 +37,9 @@ from mario_ddqn.cores import make_core
 from mario_ddqn.cores.fceumm import _MASKS
 from mario_ddqn.frames import RamFrames
 from mario_ddqn.network import MarioNet
+from mario_ddqn.plan import available_cores
 from mario_ddqn.replay import Batch, ReplayMemory
 from mario_ddqn.rings import FINAL, FIRST, Rings
-from mario_ddqn.run import available_cores
 from mario_ddqn.sizing import transition_bytes
 from mario_ddqn.wrappers import make_env
 

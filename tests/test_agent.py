@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mario_ddqn.agent import DDQNAgent, double_dqn_target
+from mario_ddqn.agent import DDQNAgent, NotFiniteError, double_dqn_target
 from mario_ddqn.config import AgentConfig, NetworkConfig
 from mario_ddqn.network import MarioNet
 from mario_ddqn.replay import Batch
@@ -141,6 +141,23 @@ def test_prepared_observations_give_the_same_values() -> None:
     net = agent().online
     data = batch().observations
     assert torch.equal(net(net.prepare(data)), net(data))
+
+
+@pytest.mark.parametrize("poison", ["rewards", "weights"])
+def test_what_is_not_finite_is_refused_before_it_spoils_the_weights(poison: str) -> None:
+    learner, data = agent(), batch(discount=0.9)
+    if poison == "rewards":
+        data.rewards[3] = float("nan")
+    else:
+        with torch.no_grad():
+            learner.target.advantage[-1].bias[1] = float("inf")
+    before = copy.deepcopy(learner.online.state_dict())
+    with pytest.raises(NotFiniteError, match="update 1: loss"):
+        learner.update(data)
+    assert learner.updates == 0
+    assert all(
+        torch.equal(before[key], value) for key, value in learner.online.state_dict().items()
+    )
 
 
 def test_gradient_clipping_bounds_the_norm() -> None:

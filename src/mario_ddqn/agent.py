@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,10 @@ from mario_ddqn.replay import Batch
 
 # The average is moved once for so many updates, by all their shares: it costs as much as Adam.
 _AVERAGE_EVERY = 10
+
+
+class NotFiniteError(Exception):
+    """An update has been refused: its loss or gradient is not finite; the weights are as before."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,11 @@ class DDQNAgent:
             return actions
 
     def update(self, batch: Batch) -> UpdateResult:
-        """One step of gradient descent on a batch, then the target network's sync."""
+        """One step of gradient descent on a batch, then the target network's sync.
+
+        Raises:
+            NotFiniteError: before anything is changed.
+        """
         with self._autocast():
             with torch.no_grad():
                 following = self.online.prepare(batch.next_observations)
@@ -95,8 +104,15 @@ class DDQNAgent:
         loss = nn.functional.smooth_l1_loss(taken, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        if self.config.grad_clip is not None:
-            nn.utils.clip_grad_norm_(self.online.parameters(), self.config.grad_clip)
+        bound = math.inf if self.config.grad_clip is None else self.config.grad_clip
+        norm = nn.utils.clip_grad_norm_(self.online.parameters(), bound)
+        if not math.isfinite(loss.item()) or not math.isfinite(norm.item()):
+            raise NotFiniteError(
+                f"update {self.updates + 1}: loss {loss.item()}, gradient norm {norm.item()}, of a "
+                f"batch with rewards {batch.rewards.min().item():g} to "
+                f"{batch.rewards.max().item():g} and values {taken.min().item():g} to "
+                f"{taken.max().item():g}"
+            )
         self._set_learning_rate()
         self.optimizer.step()
         self.updates += 1

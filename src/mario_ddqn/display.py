@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TextIO
@@ -14,7 +15,10 @@ from mario_ddqn.metrics import Row
 
 
 class Display:
-    """Progress on standard error: a bar in a terminal, else one line a row of metrics."""
+    """Progress on standard error: a bar in a terminal, else one line a row of metrics.
+
+    A terminal that is closed, or a pipe nobody reads, does not end a training.
+    """
 
     def __init__(self, *, total: int, start: int, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -38,7 +42,8 @@ class Display:
     def step(self, step: int) -> None:
         """Moves the bar; cheap enough for every iteration."""
         if self._bar is not None:
-            self._bar.update(step - self._bar.n)
+            with contextlib.suppress(OSError):
+                self._bar.update(step - self._bar.n)
 
     def row(self, row: Row) -> None:
         """Shows the newest metrics."""
@@ -75,15 +80,17 @@ class Display:
 
     def line(self, text: str) -> None:
         """A line of its own, above the bar."""
-        if self._bar is not None:
-            self._bar.write(text, file=self._stream)
-        else:
-            print(text, file=self._stream, flush=True)
+        with contextlib.suppress(OSError):
+            if self._bar is not None:
+                self._bar.write(text, file=self._stream)
+            else:
+                print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Leaves the bar as it is."""
         if self._bar is not None:
-            self._bar.close()
+            with contextlib.suppress(OSError):
+                self._bar.close()
 
     def _left(self, step: int) -> str:
         done = step - self._start

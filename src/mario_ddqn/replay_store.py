@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import torch
 
 from mario_ddqn.files import replacing
-from mario_ddqn.frames import Frames
-from mario_ddqn.rings import Rings
+from mario_ddqn.frames import Frames, RamFrames
+from mario_ddqn.rings import FIRST, Rings
 
 _MAGIC = b"MARIO-REPLAY-1\n"
 _LENGTH = struct.Struct("<I")
@@ -65,30 +66,48 @@ class ReplayStore:
         return {"segment": length, "lanes": lanes}
 
     def load(self, rings: Rings, frames: Frames, manifest: dict[str, Any]) -> Restored:
-        """Fills empty rings; after a damaged segment only what is newer comes back."""
+        """Fills empty rings; after a damaged segment only what is newer comes back.
+
+        With another number of lanes (another number of cores, say) the saved lanes
+        are dealt out to those there are, one behind the other.
+        """
         lanes = manifest["lanes"]
-        if len(lanes) != rings.lanes:
-            return Restored(0, f"it was saved with {len(lanes)} lanes, this run has {rings.lanes}")
         problem = None
-        for lane, saved in enumerate(lanes):
-            head = int(saved["head"])
-            rings.heads[lane] = head
-            rings.floors[lane] = head + 1
-            for name in reversed(saved["files"]):
-                try:
-                    # Of the name only its last part: a checkpoint can't point elsewhere.
-                    path = self._folder / Path(name).name
-                    start = self._load_segment(path, rings, frames, lane, head)
-                except (SegmentError, OSError) as error:
-                    problem = str(error)
-                    break
-                rings.floors[lane] = start
-                if start <= head + 1 - rings.capacity:
-                    break
-            if rings.floors[lane] > head:
-                # Not even the newest frame is there: the lane starts empty.
-                rings.heads[lane] = rings.floors[lane] = 0
+        if len(lanes) == rings.lanes:
+            for lane, saved in enumerate(lanes):
+                problem = self._load_lane(saved, rings, frames, lane) or problem
+        else:
+            side = rings.frames.shape[2:]
+            for number, saved in enumerate(lanes):
+                single = Rings(1, _saved_capacity(saved), (side[0], side[1]))
+                single_frames = RamFrames(single, torch.device("cpu"))
+                problem = self._load_lane(saved, single, single_frames, 0) or problem
+                _append(single, rings, frames, number % rings.lanes)
         return Restored(int((rings.heads - rings.floors).sum()), problem)
+
+    def _load_lane(
+        self, saved: dict[str, Any], rings: Rings, frames: Frames, lane: int
+    ) -> str | None:
+        """Fills a lane and says what went wrong, if anything did."""
+        problem = None
+        head = int(saved["head"])
+        rings.heads[lane] = head
+        rings.floors[lane] = head + 1
+        for name in reversed(saved["files"]):
+            try:
+                # Of the name only its last part: a checkpoint can't point elsewhere.
+                path = self._folder / Path(name).name
+                start = self._load_segment(path, rings, frames, lane, head)
+            except (SegmentError, OSError) as error:
+                problem = str(error)
+                break
+            rings.floors[lane] = start
+            if start <= head + 1 - rings.capacity:
+                break
+        if rings.floors[lane] > head:
+            # Not even the newest frame is there: the lane starts empty.
+            rings.heads[lane] = rings.floors[lane] = 0
+        return problem
 
     def prune(self, manifests: list[dict[str, Any]]) -> None:
         """Deletes segments that none of the manifests names."""
@@ -191,6 +210,29 @@ def _read_column(
     if len(data) != wanted:
         raise SegmentError(f"{name} is damaged (length)")
     return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _saved_capacity(saved: dict[str, Any]) -> int:
+    """Slots enough for all that was saved of a lane."""
+    return len(saved["files"]) * _LONGEST_SEGMENT + 1
+
+
+def _append(single: Rings, rings: Rings, frames: Frames, lane: int) -> None:
+    """Puts the newest of a lane's finished slots behind what another lane has."""
+    single.cut(0)
+    head = int(single.heads[0])
+    slots = np.arange(max(int(single.floors[0]), head - rings.capacity + 1), head)
+    # A last frame without an action, or nothing.
+    if len(slots) < 2:
+        return
+    target = int(rings.heads[lane]) + np.arange(len(slots))
+    rings.heads[lane] = target[-1] + 1
+    frames.write(lane, target, single.frames[0, slots % single.capacity])
+    for column in _COLUMNS:
+        values = getattr(single, column)[0, slots % single.capacity]
+        getattr(rings, column)[lane, target % rings.capacity] = values
+    # The frames before it are not there.
+    rings.flags[lane, target[0] % rings.capacity] |= FIRST
 
 
 def _segment_length(capacity: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -16,45 +15,28 @@ import torch
 from mario_ddqn import __version__
 from mario_ddqn.actions import action_names
 from mario_ddqn.actor import make_actor
-from mario_ddqn.agent import DDQNAgent
+from mario_ddqn.agent import DDQNAgent, NotFiniteError
 from mario_ddqn.checkpoint import Checkpointer, find_checkpoint
 from mario_ddqn.collect import Collector
 from mario_ddqn.config import Config
 from mario_ddqn.config_file import dump_config, parse_config
-from mario_ddqn.cores import resolve_core
 from mario_ddqn.display import Display
 from mario_ddqn.errors import UserError
 from mario_ddqn.files import write_atomically
 from mario_ddqn.frames import GPU_WINDOW, Frames, GpuFrames, RamFrames
 from mario_ddqn.inline import InlineCollector
+from mario_ddqn.lock import RunLock
 from mario_ddqn.metrics import Metrics
+from mario_ddqn.plan import Plan, make_plan
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
 from mario_ddqn.shared import SharedArrays
-from mario_ddqn.sizing import GB, ReplayPlan, plan_replay
+from mario_ddqn.sizing import GB
 from mario_ddqn.trainer import Trainer
 from mario_ddqn.workers import ActorError, WorkerCollector
 
 CONFIG_FILE = "config.yaml"
-# More would only wait: the learner can't use what they play.
-_MOST_ACTORS = 8
-
-
-def pick_device(name: str) -> torch.device:
-    """The device that `auto`, `cpu`, `cuda` or `mps` stands for here.
-
-    Raises:
-        UserError: it is named and not there.
-    """
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name == "auto":
-        name = next((device for device, there in available.items() if there), "cpu")
-    elif not available.get(name, True):
-        raise UserError(
-            f"device: is {name}, which torch {torch.__version__} does not find; use auto"
-        )
-    return torch.device(name)
 
 
 def run_folder(parent: Path, config: Config, stem: str) -> Path:
@@ -81,50 +63,53 @@ def run_folder(parent: Path, config: Config, stem: str) -> Path:
 
 def start(config: Config, folder: Path, stop_requested: Callable[[], bool]) -> None:
     """Trains a new run in `folder`, which must not exist."""
-    _train(config, folder, None, stop_requested)
+    plan = make_plan(config)
+    folder.mkdir(parents=True)
+    with RunLock(folder):
+        _train(config, plan, folder, None, stop_requested)
 
 
 def resume(path: Path, overrides: Sequence[str], stop_requested: Callable[[], bool]) -> Path:
     """Goes on with the run that a checkpoint or run folder holds; returns the folder."""
+    with RunLock(path if path.is_dir() else path.parent):
+        return _resume(path, overrides, stop_requested)
+
+
+def _resume(path: Path, overrides: Sequence[str], stop_requested: Callable[[], bool]) -> Path:
     checkpoint, payload, passed_over = find_checkpoint(path)
     for problem in passed_over:
         print(f"passed over: {problem}", file=sys.stderr)
     config = parse_config(payload["config"], f"{checkpoint} (its configuration)", overrides)
     print(f"resuming {checkpoint} at step {payload['steps']:,}", file=sys.stderr)
     folder = checkpoint.parent
-    _train(config, folder, payload, stop_requested)
+    _train(config, make_plan(config), folder, payload, stop_requested)
     return folder
 
 
 def _train(
     config: Config,
+    plan: Plan,
     folder: Path,
     payload: dict[str, Any] | None,
     stop_requested: Callable[[], bool],
 ) -> None:
-    device = pick_device(config.device)
-    cores = available_cores()
-    actors = actor_count(config.train.actors, cores)
-    lanes = config.train.lanes * max(1, actors)
-    core = resolve_core(config.env.core)
-    plan = plan_replay(config.replay, size=config.env.size, device=device, lanes=lanes)
     torch.manual_seed(config.seed)
     agent = DDQNAgent(
         config.agent,
         (config.env.stack, config.env.size, config.env.size),
         len(action_names(config.env.actions)),
-        device,
+        plan.device,
     )
     context = multiprocessing.get_context("spawn")
     shared = SharedArrays(context)
     rings = Rings(
-        lanes,
-        plan.maxlen // lanes,
+        plan.lanes,
+        plan.replay.maxlen // plan.lanes,
         (config.env.size, config.env.size),
-        shared.allocate if actors else np.zeros,
-        window=GPU_WINDOW if plan.device == "cuda" else None,
+        shared.allocate if plan.actors else np.zeros,
+        window=GPU_WINDOW if plan.replay.device == "cuda" else None,
     )
-    frames: Frames = (GpuFrames if plan.device == "cuda" else RamFrames)(rings, device)
+    frames: Frames = (GpuFrames if plan.replay.device == "cuda" else RamFrames)(rings, plan.device)
     replay = ReplayMemory(
         rings,
         frames,
@@ -132,19 +117,18 @@ def _train(
         n_step=config.agent.n_step,
         gamma=config.agent.gamma,
         random=np.random.default_rng([config.seed, 1]),
-        device=device,
+        device=plan.device,
     )
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / CONFIG_FILE, dump_config(config).encode())
     start_step = 0 if payload is None else payload["steps"]
     display = Display(total=config.train.steps, start=start_step)
     collector: Collector
-    if actors:
+    if plan.actors:
         # The actors have the other cores.
-        torch.set_num_threads(max(1, cores - actors))
+        torch.set_num_threads(max(1, plan.cores - plan.actors))
         collector = WorkerCollector(
             config,
-            actors=actors,
+            actors=plan.actors,
             context=context,
             shared=shared,
             rings=rings,
@@ -152,7 +136,7 @@ def _train(
             report=display.line,
         )
     else:
-        actor = make_actor(config, rings, range(lanes))
+        actor = make_actor(config, rings, range(plan.lanes))
         collector = InlineCollector(actor, agent.greedy_actions)
     checkpointer = Checkpointer(
         folder,
@@ -176,7 +160,7 @@ def _train(
         display=display,
         stop_requested=stop_requested,
     )
-    for line in _banner(config, folder, agent, core, plan, actors):
+    for line in _banner(config, folder, agent, plan):
         display.line(line)
     if payload is not None:
         _restore(trainer, checkpointer, rings, frames, payload, folder, display)
@@ -187,6 +171,18 @@ def _train(
         raise UserError(
             f"{error}; step {trainer.steps:,} is saved: mend it, then --resume {folder}"
         ) from error
+    except NotFiniteError as error:
+        raise UserError(
+            f"{error}; stopped before it could spoil a checkpoint: lower agent.learning_rate or "
+            f"the rewards, then --resume {folder}"
+        ) from error
+    except torch.cuda.OutOfMemoryError as error:
+        torch.cuda.empty_cache()
+        trainer.save(wait=True)
+        raise UserError(
+            f"CUDA out of memory; step {trainer.steps:,} is saved: lower agent.batch_size or "
+            f"replay.maxlen, or set replay.device=cpu, then --resume {folder}"
+        ) from error
     finally:
         collector.close()
         metrics.close()
@@ -196,20 +192,6 @@ def _train(
         f"watch: mario-play --checkpoint {folder}",
         file=sys.stderr,
     )
-
-
-def actor_count(wanted: int | str, cores: int) -> int:
-    """Actor processes for `train.actors` on so many cores: one is left to the learner."""
-    if wanted != "auto":
-        return int(wanted)
-    return min(max(0, cores - 1), _MOST_ACTORS)
-
-
-def available_cores() -> int:
-    """Cores this process may use, which may be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _restore(
@@ -241,22 +223,23 @@ def _restore(
         ) from error
 
 
-def _banner(
-    config: Config, folder: Path, agent: DDQNAgent, core: str, plan: ReplayPlan, actors: int
-) -> list[str]:
+def _banner(config: Config, folder: Path, agent: DDQNAgent, plan: Plan) -> list[str]:
     weights = sum(parameter.numel() for parameter in agent.online.parameters())
     actions = action_names(config.env.actions)
     lanes = config.train.lanes
     where = (
-        f"in each of {actors} actor process{'es' * (actors > 1)}" if actors else "in one process"
+        f"in each of {plan.actors} actor process{'es' * (plan.actors > 1)}"
+        if plan.actors
+        else "in one process"
     )
-    memory = "GPU memory" if plan.device == "cuda" else "RAM"
+    memory = "GPU memory" if plan.replay.device == "cuda" else "RAM"
+    size = f"{plan.replay.size_bytes / GB:.2f} GB of {memory}"
     return [
         f"mario-train {__version__}, Python {platform.python_version()}, torch {torch.__version__}",
-        f"game     {config.env.stage} on {core}, {lanes} lane{'s' * (lanes > 1)} {where}, "
+        f"game     {config.env.stage} on {plan.core}, {lanes} lane{'s' * (lanes > 1)} {where}, "
         f"actions {', '.join(actions)}",
         f"network  {weights:,} weights on {agent.device}, {torch.get_num_threads()} threads",
-        f"replay   {plan.maxlen:,} transitions, {plan.size_bytes / GB:.2f} GB of {memory}",
+        f"replay   {plan.replay.maxlen:,} transitions, {size}",
         f"folder   {folder}",
         f"watch    mario-play --checkpoint {folder}   (a video, at any time)",
         f"curves   tensorboard --logdir {folder}",
