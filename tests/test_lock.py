@@ -57,7 +57,7 @@ def test_number_used_again_and_other_hosts(tmp_path: Path) -> None:
     with RunLock(tmp_path):
         pass
     (tmp_path / "lock").write_text(json.dumps({**mine, "host": "elsewhere"}))
-    with pytest.raises(UserError, match="on elsewhere .*delete"):
+    with pytest.raises(UserError, match=r"on elsewhere .*delete"):
         RunLock(tmp_path).__enter__()
 
 

@@ -155,12 +155,12 @@ def test_other_lanes_get_the_memories_dealt_out(tmp_path: Path, lanes: int) -> N
     assert ReplayStore(tmp_path).load(other, ram(other), manifest).problem is None
 
     def transitions(source: Rings) -> list[tuple[bytes, float]]:
-        found = []
-        for lane in range(source.lanes):
-            for slot in range(int(source.heads[lane])):
-                if not source.flags[lane, slot] & FINAL:
-                    found.append((source.frames[lane, slot].tobytes(), source.rewards[lane, slot]))
-        return sorted(found)
+        slots = [(lane, n) for lane in range(source.lanes) for n in range(source.heads[lane])]
+        return sorted(
+            (source.frames[at].tobytes(), float(source.rewards[at]))
+            for at in slots
+            if not source.flags[at] & FINAL
+        )
 
     assert transitions(other) == transitions(rings)
     for lane in range(min(lanes, 2)):
