@@ -104,7 +104,7 @@ def _one(folder: Path, steps_before: int) -> tuple[float, int]:
     checkpoint, payload, unreadable = find_checkpoint(folder)
     assert not unreadable, unreadable[0]
     steps = int(payload["steps"])
-    assert steps > steps_before, f"step {steps} is not after {steps_before}"
+    assert steps >= steps_before, f"step {steps} is before {steps_before}"
     # The log's last line is the moment of the kill, give or take a fifth of a second.
     age = log.stat().st_mtime - checkpoint.stat().st_mtime
     assert age < _INTERVAL_SECONDS + _SAVE_SECONDS, f"{checkpoint.name} is {age:.1f} s old"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,11 @@ class DDQNAgent:
         self.target.requires_grad_(False)
         self.average = copy.deepcopy(self.target) if config.average is not None else None
         self._average_share = 1 - (1 - (config.average or 0)) ** _AVERAGE_EVERY
+        # The same weights; compiled, if at all, for the update's fixed batch only.
+        self._online: Callable[[torch.Tensor], torch.Tensor] = self.online
+        self._target: Callable[[torch.Tensor], torch.Tensor] = self.target
+        if config.compile:
+            self._online, self._target = torch.compile(self.online), torch.compile(self.target)
         self.optimizer = torch.optim.Adam(
             self.online.parameters(),
             lr=config.learning_rate,
@@ -96,10 +102,10 @@ class DDQNAgent:
                 targets = double_dqn_target(
                     batch.rewards,
                     batch.discounts,
-                    self.online(following).float(),
-                    self.target(following).float(),
+                    self._online(following).float(),
+                    self._target(following).float(),
                 )
-            values = self.online(batch.observations).float()
+            values = self._online(self.online.prepare(batch.observations)).float()
         taken = values.gather(1, batch.actions[:, None]).squeeze(1)
         loss = nn.functional.smooth_l1_loss(taken, targets)
         self.optimizer.zero_grad(set_to_none=True)

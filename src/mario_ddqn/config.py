@@ -114,6 +114,9 @@ class AgentConfig:
     bf16: bool = option(
         False, "compute in bfloat16 where it is safe (autocast); faster for wide networks"
     )
+    compile: bool = option(
+        False, "torch.compile the update; needs a C++ compiler, and a minute at the start"
+    )
     average: float | None = option(
         None,
         "play and evaluate with a moving average of the weights that moves by this share each "
