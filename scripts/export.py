@@ -1,0 +1,45 @@
+"""Makes a small file of a checkpoint, to be given away: the weights to play with, and no more.
+
+python scripts/export.py checkpoints/ddqn-1-1 checkpoints/pretrained/1-1.chkpt
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from mario_ddqn.checkpoint import FORMAT, find_checkpoint
+from mario_ddqn.errors import UserError
+from mario_ddqn.files import replacing
+
+_KEPT = ("version", "config", "steps", "episodes", "exploration_rate", "seconds")
+
+
+def main() -> int:
+    """Exports; exit code 2 if the source is no checkpoint or the file exists."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path, help="a file, or a run folder (its best)")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--force", action="store_true", help="overwrite")
+    options = parser.parse_args()
+    try:
+        if options.out.exists() and not options.force:
+            raise UserError(f"{options.out}: exists; give another name, or --force")
+        source, payload, _ = find_checkpoint(options.checkpoint, prefer_best=True)
+    except UserError as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 2
+    weights = payload["agent"]["average"] or payload["agent"]["model"]
+    content = {key: payload[key] for key in _KEPT}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(options.out) as file:
+        torch.save({"format": FORMAT, **content, "agent": {"model": weights}}, file)
+    print(f"{source} -> {options.out}, {options.out.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
