@@ -27,6 +27,7 @@ else:
         "test_checkpoint.py",
         "test_end_to_end.py",
         "test_evaluate.py",
+        "test_faults.py",
         "test_metrics.py",
         "test_replay.py",
         "test_replay_store.py",

@@ -138,6 +138,32 @@ def test_best_of_and_gif_and_nothing_overwritten(tmp_path: Path) -> None:
     assert "stage 1-2" in third.stdout
 
 
+def test_scripts_export_and_evaluate(tmp_path: Path) -> None:
+    trained = run("mario-train", "--config", CONFIG, "--steps", 200, *sets(), cwd=tmp_path)
+    assert trained.returncode == 0
+    folder = tmp_path / "checkpoints" / "ddqn-1-1"
+
+    def script(name: str, *arguments: object) -> subprocess.CompletedProcess:
+        path = ROOT / "scripts" / f"{name}.py"
+        command = [sys.executable, path, *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+    exported = script("export", folder, "small.chkpt")
+    assert exported.returncode == 0, exported.stderr
+    assert script("export", folder, "small.chkpt").returncode == 2
+    whole = max(path.stat().st_size for path in folder.glob("*.chkpt"))
+    assert (tmp_path / "small.chkpt").stat().st_size < whole / 2
+    evaluated = script("evaluate", "small.chkpt", "--episodes", 2, "--json", "e.json")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert "sticky actions" in evaluated.stdout
+    results = json.loads((tmp_path / "e.json").read_text())
+    assert results["greedy"]["episodes_played"] == 2
+    assert script("evaluate", "nowhere.chkpt").returncode == 2
+    resumed = run("mario-train", "--resume", "small.chkpt", cwd=tmp_path)
+    assert resumed.returncode == 2
+    assert "only the weights" in resumed.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [

@@ -23,7 +23,15 @@ FORMAT = 1
 SUFFIX = ".chkpt"
 BEST = f"best{SUFFIX}"
 FIRST_FLAG = f"first-flag{SUFFIX}"
-_REQUIRED = ("format", "version", "config", "agent", "steps", "episodes", "exploration_rate")
+_REQUIRED = {
+    "format": int,
+    "version": str,
+    "config": str,
+    "agent": dict,
+    "steps": int,
+    "episodes": int,
+    "exploration_rate": float,
+}
 # What zipfile and torch.load raise for files that are no sound checkpoint.
 _UNREADABLE = (
     RuntimeError,
@@ -56,7 +64,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot read the checkpoint ({reason}); {advice}") from error
     except _UNREADABLE as error:
         raise UserError(f"{path}: damaged, or no checkpoint of mario-train; {advice}") from error
-    if not isinstance(payload, dict) or any(key not in payload for key in _REQUIRED):
+    if not _is_ours(payload):
         raise UserError(f"{path}: no checkpoint of mario-train; {advice}")
     if payload["format"] != FORMAT:
         raise UserError(
@@ -64,6 +72,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             "update mario-train"
         )
     return payload
+
+
+def _is_ours(payload: Any) -> bool:
+    if not isinstance(payload, dict):
+        return False
+    kinds_right = all(isinstance(payload.get(key), kind) for key, kind in _REQUIRED.items())
+    return kinds_right and isinstance(payload["agent"].get("model"), dict)
 
 
 def _check_zip(path: Path) -> None:

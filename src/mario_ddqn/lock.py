@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -57,7 +58,9 @@ class RunLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._path.unlink(missing_ok=True)
+        # The folder may have gone meanwhile.
+        with contextlib.suppress(OSError):
+            self._path.unlink()
 
     def _refuse_unless_stale(self) -> None:
         try:

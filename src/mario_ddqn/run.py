@@ -79,6 +79,11 @@ def _resume(path: Path, overrides: Sequence[str], stop_requested: Callable[[], b
     checkpoint, payload, passed_over = find_checkpoint(path)
     for problem in passed_over:
         print(f"passed over: {problem}", file=sys.stderr)
+    if "collector" not in payload:
+        raise UserError(
+            f"{checkpoint}: has only the weights to play with (scripts/export.py); a training goes "
+            "on from a checkpoint of its own"
+        )
     config = parse_config(payload["config"], f"{checkpoint} (its configuration)", overrides)
     print(f"resuming {checkpoint} at step {payload['steps']:,}", file=sys.stderr)
     folder = checkpoint.parent
@@ -187,10 +192,9 @@ def _train(
         collector.close()
         metrics.close()
         display.close()
-    print(
+    display.line(
         f"step {trainer.steps:,} saved; go on: mario-train --resume {folder}   "
-        f"watch: mario-play --checkpoint {folder}",
-        file=sys.stderr,
+        f"watch: mario-play --checkpoint {folder}"
     )
 
 
