@@ -56,7 +56,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: is a folder, not a checkpoint; {advice}")
     try:
         _check_zip(path)
-        payload = torch.load(path, map_location="cpu", weights_only=True)
+        payload: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except UserError:
         raise
     except OSError as error:
