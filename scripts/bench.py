@@ -257,7 +257,7 @@ def _bare_updates(seconds: float) -> float:
 def trainings(raw: dict[str, float], seconds: float) -> None:
     """Ours, stable-baselines3's and the tutorial's, an update every 4 and every 32 steps."""
     for every in (4, 32):
-        settings = [f"train.steps_per_update={every}", "train.burn_in=1000", "train.lanes=8"]
+        settings = [f"train.steps_per_update={every}", "train.burn_in=1000", "train.lanes=16"]
         settings += ["exploration.exploration_rate=0.5", "exploration.exploration_rate_decay=1"]
         rows = _train(settings, 1000, seconds, raw if every == 32 else None)
         raw[f"train_every_{every}"] = _slope(rows, "step")

@@ -151,7 +151,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
         load_config(tmp_path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     try:
@@ -160,7 +160,7 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
         assert len(str(error).splitlines()) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from([key for key, _default, _doc in option_rows()]),
     st.one_of(

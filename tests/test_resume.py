@@ -14,6 +14,7 @@ from mario_ddqn.config_file import parse_config
 from mario_ddqn.errors import UserError
 from mario_ddqn.run import resume, run_folder, start
 
+pytestmark = pytest.mark.slow
 SMALL = """
 env: {stall_steps: 30, actions: [right+B, right+A+B, NOOP], noop_max: 8}
 agent:

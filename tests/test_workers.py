@@ -24,6 +24,7 @@ from mario_ddqn.shared import SharedArrays
 from mario_ddqn.weights import WeightsBoard
 from mario_ddqn.workers import ActorError, WorkerCollector
 
+pytestmark = pytest.mark.slow
 CONFIG = Config(
     env=EnvConfig(actions=["right+B", "right+A+B"], stall_steps=40),
     evaluation=EvaluationConfig(episodes=2),

@@ -33,6 +33,7 @@ from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
 from mario_ddqn.shared import SharedArrays
 from mario_ddqn.sizing import GB
+from mario_ddqn.threads import LearnerThreads
 from mario_ddqn.trainer import Trainer
 from mario_ddqn.workers import ActorError, WorkerCollector
 
@@ -128,9 +129,9 @@ def _train(
     start_step = 0 if payload is None else payload["steps"]
     display = Display(total=config.train.steps, start=start_step)
     collector: Collector
+    threads = None
     if plan.actors:
-        # The actors have the other cores.
-        torch.set_num_threads(max(1, plan.cores - plan.actors))
+        threads = LearnerThreads(plan.cores, plan.actors)
         collector = WorkerCollector(
             config,
             actors=plan.actors,
@@ -163,6 +164,7 @@ def _train(
         checkpointer=checkpointer,
         metrics=metrics,
         display=display,
+        threads=threads,
         stop_requested=stop_requested,
     )
     for line in _banner(config, folder, agent, plan):

@@ -22,6 +22,7 @@ from mario_ddqn.frames import GPU_WINDOW
 from mario_ddqn.metrics import EpisodeStats, Metrics, Row
 from mario_ddqn.profile import ACTOR_PARTS, LEARNER_PARTS, Profile, profile_lines
 from mario_ddqn.replay import ReplayMemory
+from mario_ddqn.threads import LearnerThreads
 
 # A best checkpoint is one whose last 100 episodes went so much further.
 _BETTER_BY = 1.02
@@ -48,6 +49,7 @@ class Trainer:
         checkpointer: Checkpointer,
         metrics: Metrics,
         display: Display,
+        threads: LearnerThreads | None,
         stop_requested: Callable[[], bool],
     ) -> None:
         self.config = config
@@ -60,6 +62,7 @@ class Trainer:
         self._checkpointer = checkpointer
         self._metrics = metrics
         self._display = display
+        self._threads = threads
         self._stop_requested = stop_requested
         # A memory that came back from a checkpoint counts, an empty one is filled anew.
         self._burn_in = min(config.train.burn_in, replay.capacity // 2)
@@ -202,6 +205,8 @@ class Trainer:
             mean_q=self._q_sum / max(1, updates),
             replay=len(self._replay),
         )
+        if self._threads is not None:
+            self._threads.adjust(self._collector.actor_seconds())
         self._metrics.write(row)
         self._display.row(row)
         self._row_at, self._row_steps, self._row_updates = now, self.steps, self._agent.updates
