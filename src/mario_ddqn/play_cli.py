@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mario_ddqn.command import run_command
 from mario_ddqn.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,16 +28,7 @@ Videos show every frame of the game, 60 a second (gif: 30).
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the command line and plays; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        _play(options)
-    except UserError as error:
-        print(f"mario-play: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("mario-play: stopped", file=sys.stderr)
-        return 130
-    return 0
+    return run_command("mario-play", _play, _parser().parse_args(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

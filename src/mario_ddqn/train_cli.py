@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from mario_ddqn.command import run_command
 from mario_ddqn.errors import UserError
 from mario_ddqn.signals import StopRequest
 
@@ -22,16 +23,7 @@ A run's folder holds config.yaml, checkpoints (*.chkpt), the replay memory
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the command line and trains; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        _run(options)
-    except UserError as error:
-        print(f"mario-train: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("mario-train: stopped at once; the last checkpoint is good", file=sys.stderr)
-        return 130
-    return 0
+    return run_command("mario-train", _run, _parser().parse_args(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:
