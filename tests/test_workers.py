@@ -88,9 +88,10 @@ class Collecting:
 
 def test_actors_fill_the_rings_and_tell_of_their_episodes() -> None:
     with Collecting(actors=2) as run:
-        run.until(lambda: run.steps >= 600 and len(run.episodes) >= 4)
+        # On a busy machine one of them may start long after the other.
+        run.until(lambda: bool((run.rings.heads > 50).all()) and len(run.episodes) >= 4)
+        assert run.steps >= 200
         assert len(run.processes()) == 2
-        assert (run.rings.heads > 50).all()
         assert run.rings.flags[0, 0] & FIRST
         assert run.rings.frames[3, 40].any()
         assert {episode.lane for episode in run.episodes} <= {0, 1, 2, 3}
