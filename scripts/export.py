@@ -12,10 +12,11 @@ from pathlib import Path
 import torch
 
 from mario_ddqn.checkpoint import FORMAT, find_checkpoint
+from mario_ddqn.config_file import dump_config, parse_config
 from mario_ddqn.errors import UserError
 from mario_ddqn.files import replacing
 
-_KEPT = ("version", "config", "steps", "episodes", "exploration_rate", "seconds")
+_KEPT = ("version", "steps", "episodes", "exploration_rate", "seconds")
 
 
 def main() -> int:
@@ -23,17 +24,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="a file, or a run folder (its best)")
     parser.add_argument("out", type=Path)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="play it by another configuration than it was trained by",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite")
     options = parser.parse_args()
     try:
         if options.out.exists() and not options.force:
             raise UserError(f"{options.out}: exists; give another name, or --force")
         source, payload, _ = find_checkpoint(options.checkpoint, prefer_best=True)
+        config = parse_config(payload["config"], str(source), options.set)
     except UserError as error:
         print(f"export: {error}", file=sys.stderr)
         return 2
     weights = payload["agent"]["average"] or payload["agent"]["model"]
-    content = {key: payload[key] for key in _KEPT}
+    content = {key: payload[key] for key in _KEPT} | {"config": dump_config(config)}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(options.out) as file:
         torch.save({"format": FORMAT, **content, "agent": {"model": weights}}, file)

@@ -193,6 +193,23 @@ def test_maximum_of_the_last_two_frames() -> None:
         assert np.array_equal(two.step(0)[0], np.maximum(pictures[2], pictures[3]))
 
 
+def test_fresh_jumps_by_hand() -> None:
+    """A held from the start of the stage: one jump without, one after the other with."""
+
+    def heights(**arguments) -> list[int]:
+        env = MarioEnv("1-1", actions=["A"], frame_skip=4, **arguments)
+        env.reset()
+        return [env.step(0)[4]["y_pos"] for _ in range(60)]
+
+    def takeoffs(ys: list[int]) -> int:
+        return sum(a == 79 and b > 79 for a, b in itertools.pairwise([79, *ys]))
+
+    assert takeoffs(heights()) == 1
+    assert takeoffs(heights(fresh_jumps=True)) >= 3
+    # In the air A stays held: the jump is as high as without.
+    assert max(heights(fresh_jumps=True)) == max(heights())
+
+
 def test_whole_game_ends_with_the_last_life() -> None:
     env = MarioEnv("game", actions=["right+B"], frame_skip=4, reward=PIXELS_ONLY)
     env.reset()

@@ -23,6 +23,7 @@ BUTTONS = {
 }
 NOOP = 0
 START = BUTTONS["start"]
+A = BUTTONS["A"]
 
 _WALK = ["NOOP", "right", "right+A", "right+B", "right+A+B"]
 _BOTH_WAYS = [*_WALK, "A", "left"]

@@ -67,6 +67,11 @@ class EnvConfig:
     )
     frame_skip: int = option(4, "frames an action is held", least=1, most=60)
     max_last_two: bool = option(False, "observe the brighter pixel of a step's last two frames")
+    fresh_jumps: bool = option(
+        False,
+        "release A for a frame when it is pressed again and Mario stands: the game jumps only "
+        "when A is newly pressed, and no picture shows that it is held",
+    )
     size: int = option(84, "side of the square observation, pixels", least=36, most=224)
     stack: int = option(4, "frames an observation is made of", least=1, most=16)
     noop_max: int = option(

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mario_ddqn import ram as game
-from mario_ddqn.actions import NOOP, START, action_names, button_byte
+from mario_ddqn.actions import NOOP, START, A, action_names, button_byte
 from mario_ddqn.config import RewardTerms
 from mario_ddqn.cores import SCREEN_SHAPE, Core, make_core
 from mario_ddqn.env_names import STAGES, WHOLE_GAME
@@ -93,6 +93,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         actions: str | Sequence[str] = "right_only",
         frame_skip: int = 1,
         max_last_two: bool = False,
+        fresh_jumps: bool = False,
         reward: RewardTerms | None = None,
         noop_max: int = 0,
         max_steps: int | None = None,
@@ -107,6 +108,10 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
             actions: name of an action set, or a list of combinations such as `right+A`.
             frame_skip: frames a step holds its buttons.
             max_last_two: observe the pixel-wise maximum of the last two frames.
+            fresh_jumps: release A for the first frame of a step that presses it, if it has
+                been held and Mario stands. The game jumps only when A is newly pressed,
+                and no picture shows that it is held: without this, a policy that always
+                chooses the same action stands before a step for ever.
             reward: weights of the reward; default: those of gym-super-mario-bros 7.
             noop_max: frames without buttons before an episode, uniform in 0..noop_max.
             max_steps: truncate episodes after so many steps.
@@ -128,6 +133,8 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._buttons = [button_byte(name) for name in self.action_names]
         self._frame_skip = frame_skip
         self._max_last_two = max_last_two and frame_skip > 1
+        self._fresh_jumps = fresh_jumps and frame_skip > 1
+        self._held = NOOP
         self._reward = reward or RewardTerms()
         self._noop_max = noop_max
         self._max_steps = max_steps
@@ -171,11 +178,13 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
     ) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
         """Holds the buttons of `action` for `frame_skip` frames, fewer if the episode ends."""
         core, buttons = self.core, self._buttons[action]
+        first = buttons & ~A if self._jumps_afresh(buttons) else buttons
+        self._held = buttons
         reward, clear, death, terminated = 0.0, False, False, False
         earlier: np.ndarray | None = None
         best_before = self._progress.best
         for frame in range(self._frame_skip):
-            self._advance(buttons)
+            self._advance(first if frame == 0 else buttons)
             ram = core.ram()
             if game.is_uneventful(ram):
                 reward += self._frame_reward(ram, False, False)
@@ -230,6 +239,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
             "area_key": list(progress.key),
             "steps": self._steps,
             "stalled_for": self._stalled_for,
+            "held": self._held,
             "random": get_random(self.np_random),
         }
 
@@ -249,9 +259,14 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         progress.key = (x, y, z, pointer, life)
         self._steps = state["steps"]
         self._stalled_for = state["stalled_for"]
+        self._held = state["held"]
         set_random(self.np_random, state["random"])
 
     # -- inside ----------------------------------------------------------------
+
+    def _jumps_afresh(self, buttons: int) -> bool:
+        held = self._fresh_jumps and buttons & self._held & A
+        return bool(held) and game.is_standing(self.core.ram())
 
     def _advance(self, buttons: int) -> None:
         self.core.step(buttons)
@@ -264,6 +279,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._clock = game.time_left(ram)
         self._clock_digits = game.clock_digits(ram)
         self._steps = self._stalled_for = 0
+        self._held = NOOP
 
     def _frame_reward(self, ram: game.Ram, clear: bool, dying: bool) -> float:
         terms = self._reward

@@ -119,6 +119,11 @@ def is_game_over(ram: Ram) -> bool:
     return ram[LIFE] == _LIFE_GAME_OVER
 
 
+def is_standing(ram: Ram) -> bool:
+    """Mario is on the ground (or on something)."""
+    return ram[FLOAT_STATE] == 0
+
+
 def is_busy(ram: Ram) -> bool:
     """The game moves Mario itself; buttons do nothing."""
     return ram[PLAYER_STATE] in _PLAYER_BUSY

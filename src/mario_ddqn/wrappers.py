@@ -91,6 +91,7 @@ def make_env(config: EnvConfig) -> FrameStack:
         actions=config.actions,
         frame_skip=config.frame_skip,
         max_last_two=config.max_last_two,
+        fresh_jumps=config.fresh_jumps,
         reward=config.reward,
         noop_max=config.noop_max,
         max_steps=config.max_steps,
