@@ -29,6 +29,7 @@ else:
         "test_evaluate.py",
         "test_faults.py",
         "test_metrics.py",
+        "test_pretrained.py",
         "test_replay.py",
         "test_replay_store.py",
         "test_resume.py",
