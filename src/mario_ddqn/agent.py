@@ -85,10 +85,7 @@ class DDQNAgent:
 
     def greedy_actions(self, observations: np.ndarray) -> np.ndarray:
         """uint8 [lanes, stack, height, width] to the best action of each, int64 [lanes]."""
-        with torch.inference_mode():
-            values = self.policy(torch.from_numpy(observations).to(self.device))
-            actions: np.ndarray = values.argmax(1).cpu().numpy()
-            return actions
+        return self.policy.greedy_actions(observations)
 
     def update(self, batch: Batch) -> UpdateResult:
         """One step of gradient descent on a batch, then the target network's sync.

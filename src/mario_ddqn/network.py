@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -61,6 +62,13 @@ class MarioNet(nn.Module):
             return advantage
         value: torch.Tensor = self.value(features)
         return value + advantage - advantage.mean(1, keepdim=True)
+
+    def greedy_actions(self, observations: np.ndarray) -> np.ndarray:
+        """uint8 [batch, stack, height, width] to the best action of each, int64 [batch]."""
+        with torch.inference_mode():
+            values = self(torch.from_numpy(observations).to(self.pixels.weight.device))
+            actions: np.ndarray = values.argmax(1).cpu().numpy()
+            return actions
 
 
 def _feature_side(side: int) -> int:

@@ -32,9 +32,7 @@ class Policy:
 
     def greedy_actions(self, observations: np.ndarray) -> np.ndarray:
         """uint8 [batch, stack, height, width] to the best action of each, int64 [batch]."""
-        with torch.inference_mode():
-            actions: np.ndarray = self.network(torch.from_numpy(observations)).argmax(1).numpy()
-            return actions
+        return self.network.greedy_actions(observations)
 
 
 def load_policy(path: Path) -> Policy:

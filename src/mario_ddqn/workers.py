@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import signal
@@ -286,7 +285,6 @@ def _act(job: _Job, pipe: Connection) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
 
-    greedy_actions = functools.partial(_greedy_actions, network)
     version = 0
     evaluation = evaluation_board.version
     looked_at = time.monotonic()
@@ -299,20 +297,14 @@ def _act(job: _Job, pipe: Connection) -> None:
             version = board.fetch(network)
         if job.index == 0 and evaluation_board.version != evaluation:
             evaluation = evaluation_board.fetch(evaluated)
-            pipe.send(actor.evaluate(functools.partial(_greedy_actions, evaluated), evaluation))
+            pipe.send(actor.evaluate(evaluated.greedy_actions, evaluation))
         run_step = job.start_step + int(control.steps.sum())
         if run_step >= control.limit[0]:
             time.sleep(_PAUSE_SECONDS)
             actor.profile.book("wait")
             continue
         actor.profile.book("rest")
-        for episode in actor.step(greedy_actions, run_step):
+        for episode in actor.step(network.greedy_actions, run_step):
             pipe.send(episode)
         control.steps[job.index] += actor.lanes
     actor.close()
-
-
-def _greedy_actions(network: MarioNet, observations: np.ndarray) -> np.ndarray:
-    with torch.inference_mode():
-        actions: np.ndarray = network(torch.from_numpy(observations)).argmax(1).numpy()
-        return actions
