@@ -30,7 +30,7 @@ import torch
 from torch import nn
 
 from mario_ddqn.actions import action_names, button_byte
-from mario_ddqn.agent import double_dqn_target
+from mario_ddqn.agent import double_dqn_target, uses_bf16
 from mario_ddqn.config import EnvConfig
 from mario_ddqn.config_file import load_config
 from mario_ddqn.cores import make_core
@@ -223,7 +223,7 @@ def learner(raw: dict[str, float], seconds: float) -> None:
 
 
 def _bare_updates(seconds: float) -> float:
-    """Network, batch and loss of configs/tutorial.yaml on one batch in memory, one thread."""
+    """Network, precision, batch and loss of a training on one batch in memory, one thread."""
     torch.set_num_threads(max(1, available_cores() - 1))
     config = load_config(ROOT / "configs" / "tutorial.yaml").agent
     online, target = (MarioNet((4, 84, 84), 2, config.network) for _ in range(2))
@@ -232,16 +232,18 @@ def _bare_updates(seconds: float) -> float:
     batch = Batch(
         frames[0], torch.zeros(32, dtype=torch.int64), torch.ones(32), frames[1], torch.ones(32)
     )
+    precision = torch.autocast("cpu", torch.bfloat16, enabled=uses_bf16(config.bf16, CPU))
     count, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
-        with torch.no_grad():
-            wanted = double_dqn_target(
-                batch.rewards,
-                batch.discounts,
-                online(batch.next_observations),
-                target(batch.next_observations),
-            )
-        taken = online(batch.observations).gather(1, batch.actions[:, None]).squeeze(1)
+        with precision:
+            with torch.no_grad():
+                wanted = double_dqn_target(
+                    batch.rewards,
+                    batch.discounts,
+                    online(batch.next_observations),
+                    target(batch.next_observations),
+                )
+            taken = online(batch.observations).gather(1, batch.actions[:, None]).squeeze(1)
         loss = nn.functional.smooth_l1_loss(taken, wanted)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -261,6 +263,8 @@ def trainings(raw: dict[str, float], seconds: float) -> None:
         settings += ["exploration.exploration_rate=0.5", "exploration.exploration_rate_decay=1"]
         rows = _train(settings, 1000, seconds, raw if every == 32 else None)
         raw[f"train_every_{every}"] = _slope(rows, "step")
+        rows = _train([*settings, "agent.bf16=false"], 1000, seconds)
+        raw[f"train_every_{every}_float32"] = _slope(rows, "step")
         raw[f"sb3_every_{every}"] = _peer("sb3", every=every, seconds=seconds)
         raw[f"tutorial_every_{every}"] = _peer("tutorial", every=every, seconds=seconds)
 

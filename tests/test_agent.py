@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ SHAPE = (4, 84, 84)
 SMALL = NetworkConfig(width=0.125, hidden=16)
 
 
-def agent(**changes) -> DDQNAgent:
+def agent(*, bf16: bool | str = False, **changes) -> DDQNAgent:
     torch.manual_seed(0)
-    return DDQNAgent(AgentConfig(network=SMALL, **changes), SHAPE, 3, CPU)
+    return DDQNAgent(AgentConfig(network=SMALL, bf16=bf16, **changes), SHAPE, 3, CPU)
 
 
 def batch(size: int = 8, *, reward: float = 1.0, discount: float = 0.0) -> Batch:
@@ -135,6 +136,42 @@ def test_bf16_is_close_to_float32() -> None:
     data = batch(discount=0.9)
     losses = exact.update(data).loss, rough.update(data).loss
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
+
+
+def test_bf16_changes_hardly_a_value() -> None:
+    """The last layer stays in float32: values are told apart to better than bfloat16's 1/256."""
+    net, observations = agent().online, batch(64).observations
+    with torch.no_grad():
+        exact = net(observations)
+        with torch.autocast("cpu", torch.bfloat16):
+            rough = net(net.prepare(observations, torch.bfloat16))
+    assert rough.dtype == torch.float32
+    assert (rough - exact).abs().max() < 1 / 256 * exact.abs().max()
+
+
+def test_bf16_auto_asks_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = batch(discount=0.9)
+    losses = [agent(bf16=bf16).update(data).loss for bf16 in (False, True)]
+    for has_amx in (False, True):
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", partial(bool, has_amx))
+        assert agent(bf16="auto").update(data).loss == losses[has_amx]
+
+
+@pytest.mark.parametrize("side", [84, 64, 86, 39])
+def test_first_convolution_is_the_tutorials(side: int) -> None:
+    """Blocks of pixels as channels are another way to compute 8x8 with stride 4."""
+    torch.manual_seed(0)
+    net = MarioNet((4, side, side), 3, SMALL)
+    observations = torch.randint(0, 256, (2, 4, side, side), dtype=torch.uint8)
+    plain = torch.nn.functional.conv2d(
+        observations / 255, net.pixels.weight, net.pixels.bias, stride=4
+    )
+    blocks = torch.nn.functional.conv2d(
+        net.prepare(observations), net._block_weight(), net.pixels.bias
+    )
+    assert torch.allclose(blocks, plain, atol=1e-5)
+    head = net.advantage(net.features(plain))
+    assert torch.allclose(net(observations), head, atol=1e-5)
 
 
 def test_prepared_observations_give_the_same_values() -> None:

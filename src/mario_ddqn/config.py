@@ -116,8 +116,11 @@ class AgentConfig:
     learning_rate_steps: int = option(
         1_000_000, "updates over which it goes from the one to the other, linearly", least=1
     )
-    bf16: bool = option(
-        False, "compute in bfloat16 where it is safe (autocast); faster for wide networks"
+    bf16: bool | str = option(
+        "auto",
+        "compute the convolutions and hidden layers of an update in bfloat16; auto: on processors "
+        "with AMX, where it is faster",
+        choices=("auto",),
     )
     compile: bool = option(
         False, "torch.compile the update; needs a C++ compiler, and a minute at the start"
