@@ -292,15 +292,15 @@ def learning(raw: dict[str, float]) -> dict[str, float]:
         process.terminate()
         process.wait()
     raw["learn_seconds"] = reached
-    command = [sys.executable, str(ROOT / "scripts" / "peers.py"), "sb3-learn"]
+    command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py")]
     command += ["--seconds", str(_LEARN_CAP_SECONDS), "--mean-x", str(_LEARN_MEAN_X)]
     output = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
     theirs = json.loads(output.splitlines()[-1])
-    raw["sb3_learn_seconds"], raw["sb3_learn_best_mean_x"] = (
-        theirs["seconds"],
-        theirs["best_mean_x"],
-    )
-    sb3_seconds = theirs["seconds"] if theirs["seconds"] > 0 else _LEARN_CAP_SECONDS
+    sb3_seconds = theirs["result"]["seconds_to_goal"]
+    raw["sb3_learn_seconds"] = sb3_seconds
+    raw["sb3_learn_best_mean_x"] = max(line["mean_x"] for line in theirs["evaluations"])
+    if sb3_seconds < 0:
+        sb3_seconds = _LEARN_CAP_SECONDS
     return {"learn_vs_sb3": sb3_seconds / reached if reached > 0 else 0.0}
 
 

@@ -23,7 +23,6 @@ import json
 import random
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,11 +30,8 @@ import torch
 from torch import nn
 
 from mario_ddqn.actions import action_names, button_byte
-from mario_ddqn.config import EnvConfig, NetworkConfig
-from mario_ddqn.config_file import load_config
-from mario_ddqn.network import MarioNet
+from mario_ddqn.config import EnvConfig
 
-ROOT = Path(__file__).parent.parent
 _WARM_UP_STEPS = 500
 _BATCH = 32
 _GAMMA = 0.9
@@ -83,16 +79,22 @@ class TutorialEnv:
         return small[0, 0] / 255
 
 
-class _FloatNet(nn.Module):
-    """MarioNet for observations that are floats from 0 to 1 already."""
+class _FloatNet(nn.Sequential):
+    """The tutorial's network, for float32 [batch, 4, 84, 84] from 0 to 1."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.net = MarioNet((4, 84, 84), 2, NetworkConfig())
-
-    def forward(self, observation: torch.Tensor) -> torch.Tensor:
-        values: torch.Tensor = self.net(observation * 255)
-        return values
+        super().__init__(
+            nn.Conv2d(4, 32, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3, 1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(3136, 512),
+            nn.ReLU(),
+            nn.Linear(512, 2),
+        )
 
 
 def tutorial(every: int, seconds: float) -> float:
@@ -189,67 +191,15 @@ def sb3(every: int, seconds: float) -> float:
     return clock.rate
 
 
-def sb3_learn(mean_x: float, cap_seconds: float) -> dict[str, float]:
-    """stable-baselines3's DQN at its defaults on 1-1, as configs/ddqn.yaml sees and rewards it.
-
-    Every minute 20 greedy no-op starts are played; ends when their mean x is
-    reached, or at the cap. Seconds include the evaluations.
-    """
-    from stable_baselines3 import DQN
-    from stable_baselines3.common.callbacks import BaseCallback
-
-    from mario_ddqn.evaluate import Rules, evaluate
-    from mario_ddqn.wrappers import make_env
-
-    env_config = load_config(ROOT / "configs" / "ddqn.yaml").env
-    evaluation_env = make_env(env_config)
-
-    class Evaluate(BaseCallback):
-        began = next_at = 0.0
-        reached = -1.0
-        best = 0.0
-
-        def _on_training_start(self) -> None:
-            self.began = time.monotonic()
-
-        def _on_step(self) -> bool:
-            elapsed = time.monotonic() - self.began
-            if elapsed < self.next_at:
-                return True
-            self.next_at = elapsed + 60
-            rules = Rules(seed=int(elapsed), noop_max=30)
-            greedy = lambda o: self.model.predict(o, deterministic=True)[0]  # noqa: E731
-            result = evaluate(greedy, evaluation_env, rules, 20)
-            self.best = max(self.best, result.mean_x)
-            elapsed = time.monotonic() - self.began
-            if result.mean_x >= mean_x:
-                self.reached = elapsed
-            return self.reached < 0 and elapsed < cap_seconds
-
-    # The default buffer of 1,000,000 is kept; its pages are taken as they are filled.
-    model = DQN("CnnPolicy", make_env(env_config), device="cpu", seed=1)
-    callback = Evaluate()
-    model.learn(100_000_000, callback=callback)
-    return {
-        "seconds": callback.reached,
-        "best_mean_x": callback.best,
-        "steps": float(callback.num_timesteps),
-    }
-
-
 def main() -> None:
     """Measures one peer."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("peer", choices=["sb3", "sb3-learn", "tutorial", "tutorial-env"])
+    parser.add_argument("peer", choices=["sb3", "tutorial", "tutorial-env"])
     parser.add_argument("--every", type=int, default=4, help="environment steps an update")
     parser.add_argument("--seconds", type=float, default=40)
-    parser.add_argument("--mean-x", type=float, default=1500, help="sb3-learn: the goal")
     options = parser.parse_args()
     random.seed(1)
     torch.manual_seed(1)
-    if options.peer == "sb3-learn":
-        print(json.dumps(sb3_learn(options.mean_x, options.seconds)))
-        return
     if options.peer == "tutorial-env":
         rate = tutorial_env(options.seconds)
     else:

@@ -16,11 +16,11 @@ from mario_ddqn.rom import find_rom
 SCREEN_SHAPE = (224, 240, 3)
 
 # Name -> (module and class, importable package, what to install), best first.
-_CORES = {
+CORES = {
     "fceumm": ("mario_ddqn.cores.fceumm:FceummCore", "stable_retro", "stable-retro"),
     "nes-py": ("mario_ddqn.cores.nespy:NesPyCore", "nes_py", "nes-py"),
 }
-CORE_NAMES = ("auto", *_CORES)
+CORE_NAMES = ("auto", *CORES)
 
 
 class Core(Protocol):
@@ -65,19 +65,19 @@ def resolve_core(name: str) -> str:
     """
     if name not in CORE_NAMES:
         raise UserError(f"unknown core {name!r}; known: {', '.join(CORE_NAMES)}")
-    wanted = list(_CORES) if name == "auto" else [name]
+    wanted = list(CORES) if name == "auto" else [name]
     for candidate in wanted:
-        if importlib.util.find_spec(_CORES[candidate][1]) is not None:
+        if importlib.util.find_spec(CORES[candidate][1]) is not None:
             return candidate
-    packages = " or ".join(_CORES[candidate][2] for candidate in wanted)
+    packages = " or ".join(CORES[candidate][2] for candidate in wanted)
     raise UserError(
         f"core {name!r} needs the package {packages}, which is not installed; "
-        f"run: pip install {_CORES[wanted[0]][2]}, or choose another core"
+        f"run: pip install {CORES[wanted[0]][2]}, or choose another core"
     )
 
 
 def make_core(name: str = "auto") -> Core:
     """Switches on a core with the Super Mario Bros. ROM."""
-    module, _, attribute = _CORES[resolve_core(name)][0].partition(":")
+    module, _, attribute = CORES[resolve_core(name)][0].partition(":")
     core: Core = getattr(importlib.import_module(module), attribute)(find_rom())
     return core

@@ -1,0 +1,110 @@
+"""stable-baselines3's DQN at its defaults, on a stage as configs/ddqn.yaml sees and rewards it.
+
+    python scripts/peer_learning.py --stage 1-1 --seconds 1800 --mean-x 1500
+
+Prints one line of JSON: every evaluation of 20 greedy no-op starts (seconds count
+from the start, evaluations included), and what the best policy of them comes to in
+a longer one. Used by bench.py and study.py; needs the extra `bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3 import DQN
+from stable_baselines3.common.callbacks import BaseCallback
+
+from mario_ddqn.config_file import load_config
+from mario_ddqn.evaluate import Evaluation, Rules, evaluate, play, summary
+from mario_ddqn.wrappers import make_env
+
+ROOT = Path(__file__).parent.parent
+_EPISODES = 20
+_STICKY = 0.25
+
+
+class _Evaluations(BaseCallback):
+    """Evaluates every so often; ends the training at the goal or the cap."""
+
+    def __init__(self, env: Any, options: argparse.Namespace) -> None:
+        super().__init__()
+        self.lines: list[dict[str, Any]] = []
+        self.reached = -1.0
+        self.best: Evaluation | None = None
+        self.best_weights: dict[str, Any] = {}
+        self.first_flag: int | None = None
+        self._env = env
+        self._options = options
+        self._began = self._next_at = 0.0
+
+    def greedy(self, observations: np.ndarray) -> np.ndarray:
+        """uint8 [batch, stack, height, width] to int64 [batch]."""
+        actions: np.ndarray = self.model.predict(observations, deterministic=True)[0]
+        return actions
+
+    def _on_training_start(self) -> None:
+        self._began = time.monotonic()
+        self._next_at = 60 * self._options.every_minutes
+
+    def _on_step(self) -> bool:
+        if self.first_flag is None and self.locals["infos"][0]["flag_get"]:
+            self.first_flag = self.num_timesteps
+        elapsed = time.monotonic() - self._began
+        if elapsed < self._next_at:
+            return True
+        self._next_at += 60 * self._options.every_minutes
+        rules = Rules(seed=self._options.seed + len(self.lines) + 1, noop_max=30)
+        result = evaluate(self.greedy, self._env, rules, _EPISODES)
+        if result.better_than(self.best):
+            self.best = result
+            self.best_weights = copy.deepcopy(self.model.policy.state_dict())
+        elapsed = time.monotonic() - self._began
+        step = {"step": self.num_timesteps, "seconds": round(elapsed, 1)}
+        self.lines.append({**step, **asdict(result)})
+        if result.mean_x >= self._options.mean_x:
+            self.reached = elapsed
+        return self.reached < 0 and elapsed < self._options.seconds
+
+
+def main() -> None:
+    """Trains, evaluates, prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stage", default="1-1")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1800, help="of training at most")
+    parser.add_argument("--mean-x", type=float, default=math.inf, help="ends the training")
+    parser.add_argument("--every-minutes", type=float, default=1, help="between evaluations")
+    parser.add_argument("--episodes", type=int, default=0, help="of the last evaluation; 0: none")
+    parser.add_argument("--evaluation-seed", type=int, default=0)
+    options = parser.parse_args()
+    config = load_config(ROOT / "configs" / "ddqn.yaml", [f"env.stage={options.stage}"]).env
+    env = make_env(config)
+    # The default buffer of 1,000,000 is kept; its pages are taken as they are filled.
+    model = DQN("CnnPolicy", make_env(config), device="cpu", seed=options.seed)
+    callback = _Evaluations(env, options)
+    model.learn(100_000_000, callback=callback)
+    result: dict[str, Any] = {
+        "seconds_to_goal": callback.reached,
+        "first_flag_step": callback.first_flag,
+        "steps": callback.num_timesteps,
+    }
+    if options.episodes and callback.best_weights:
+        model.policy.load_state_dict(callback.best_weights)
+        for name, sticky in (("greedy", 0.0), ("sticky", _STICKY)):
+            rules = Rules(seed=options.evaluation_seed, noop_max=30, sticky=sticky)
+            played = summary(list(play(callback.greedy, env, rules, options.episodes)))
+            del played["episodes"]
+            result |= {f"{name}_{key}": value for key, value in played.items()}
+    print(json.dumps({"evaluations": callback.lines, "result": result}))
+
+
+if __name__ == "__main__":
+    main()
