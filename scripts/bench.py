@@ -31,7 +31,7 @@ from torch import nn
 
 from mario_ddqn.actions import action_names, button_byte
 from mario_ddqn.agent import double_dqn_target, uses_bf16
-from mario_ddqn.config import EnvConfig
+from mario_ddqn.config import EnvConfig, ReplayConfig
 from mario_ddqn.config_file import load_config
 from mario_ddqn.cores import make_core
 from mario_ddqn.cores.fceumm import _MASKS
@@ -40,6 +40,7 @@ from mario_ddqn.network import MarioNet
 from mario_ddqn.plan import available_cores
 from mario_ddqn.replay import Batch, ReplayMemory
 from mario_ddqn.rings import FINAL, FIRST, Rings
+from mario_ddqn.samplers import make_sampler
 from mario_ddqn.sizing import transition_bytes
 from mario_ddqn.wrappers import make_env
 
@@ -175,36 +176,46 @@ def _rate(work: Callable[[], None], count: int) -> float:
 # -- sampling ------------------------------------------------------------------
 
 
-def sampling(raw: dict[str, float], _seconds: float) -> None:
-    """Batches of 32 out of full memories of both sizes, by turns."""
-    small, large = _memory(10_000), _memory(1_000_000)
-    times: dict[str, list[float]] = {"10k": [], "1m": []}
+def sampling(raw: dict[str, float], _: float) -> None:
+    """Batches of 32 out of full memories of both sizes, uniform and by priority, by turns."""
+    rings = {"10k": _full_rings(10_000), "1m": _full_rings(1_000_000)}
+    memories = {
+        f"{name}{suffix}": _memory(full, ReplayConfig(priority=priority))
+        for name, full in rings.items()
+        for suffix, priority in (("", 0.0), ("_by_priority", 0.5))
+    }
+    times: dict[str, list[float]] = {name: [] for name in memories}
     for _ in range(_ROUNDS):
-        for name, replay in (("10k", small), ("1m", large)):
+        for name, replay in memories.items():
             began = time.perf_counter()
             for _ in range(100):
-                replay.sample(32)
+                batch = replay.sample(32)
+                replay.learned(batch, np.ones(32, np.float32))
             times[name].append((time.perf_counter() - began) / 100)
-    raw["sample_ms_10k"] = 1000 * statistics.median(times["10k"])
-    raw["sample_ms_1m"] = 1000 * statistics.median(times["1m"])
+    for name, seconds in times.items():
+        raw[f"sample_ms_{name}"] = 1000 * statistics.median(seconds)
     raw["sampling_1m_vs_10k"] = raw["sample_ms_1m"] / raw["sample_ms_10k"]
 
 
-def _memory(maxlen: int, lanes: int = 8) -> ReplayMemory:
-    """Full rings with episodes of 200 steps."""
+def _full_rings(maxlen: int, lanes: int = 8) -> Rings:
+    """With episodes of 200 steps."""
     rings = Rings(lanes, maxlen // lanes, (84, 84))
     # Every page written, so that it is really there.
     rings.frames[:] = 1
     rings.flags[:, ::201] = FIRST
     rings.flags[:, 200::201] = FINAL
     rings.heads[:] = rings.capacity - 20
+    return rings
+
+
+def _memory(rings: Rings, config: ReplayConfig) -> ReplayMemory:
     return ReplayMemory(
         rings,
         RamFrames(rings, CPU),
         stack=4,
         n_step=1,
         gamma=0.9,
-        random=np.random.default_rng(0),
+        sampler=make_sampler(config, rings, np.random.default_rng(0)),
         device=CPU,
     )
 

@@ -10,7 +10,6 @@ is kept under the stage's name with `-bonus` behind it.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import sys
 import time
@@ -23,6 +22,7 @@ from mario_ddqn.env import MarioEnv
 from mario_ddqn.search import ArchiveSearch
 
 _FRAME_SKIP = 4
+_CHUNK_STEPS = 5000
 # Where the pipe of 1-1 is, and how much of the way its bonus room cuts off, in pixels.
 _PIPE_AT = 1000
 _CUT_OFF = 500
@@ -52,7 +52,10 @@ def main() -> int:
         began = time.monotonic()
         rules = {"goal": _out_of_bonus, "avoid": _past_the_pipe} if options.bonus else {}
         search = ArchiveSearch(env, np.random.default_rng(options.seed), **rules)
-        found = search.run(options.max_steps, functools.partial(print, stage, flush=True))
+        found = None
+        while found is None and search.steps < options.max_steps:
+            found = search.run(min(options.max_steps, search.steps + _CHUNK_STEPS))
+            print(stage, search.steps, search.cells, search.furthest, flush=True)
         env.close()
         if found is None:
             print(f"{stage}: no way found in {options.max_steps:,} steps", file=sys.stderr)
@@ -61,14 +64,14 @@ def main() -> int:
         paths[f"{stage}-bonus" if options.bonus else stage] = {
             "core": env.core.name,
             "frame_skip": _FRAME_SKIP,
-            "search_steps": found.steps,
-            "actions": [env.action_names[action] for action in found.path],
+            "search_steps": search.steps,
+            "actions": [env.action_names[action] for action in found],
         }
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(paths, indent=None) + "\n")
         print(
-            f"{stage}: flag after {found.steps:,} steps, {found.cells} cells, "
-            f"{time.monotonic() - began:.0f} s; the way takes {len(found.path)} steps"
+            f"{stage}: flag after {search.steps:,} steps, {search.cells} cells, "
+            f"{time.monotonic() - began:.0f} s; the way takes {len(found)} steps"
         )
     return 0
 

@@ -18,6 +18,7 @@ from mario_ddqn.config import (
 from mario_ddqn.frames import RamFrames
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
+from mario_ddqn.samplers import UniformSampler
 from mario_ddqn.wrappers import make_env
 
 ENV = EnvConfig(actions=["right+B", "right+A+B"], stall_steps=40, size=84, noop_max=10)
@@ -31,7 +32,7 @@ def config(lanes: int = 2, seed: int = 1, **changes) -> Config:
 
 
 def actor_of(rings: Rings, lanes: int = 2, **changes) -> Actor:
-    return make_actor(config(lanes, **changes), rings, range(lanes))
+    return make_actor(config(lanes, **changes), rings, range(lanes), {})
 
 
 def always(action: int):
@@ -44,7 +45,7 @@ def test_rings_hold_what_the_environments_did() -> None:
     greedy = dataclasses.replace(
         config(1), exploration=ExplorationConfig(exploration_rate=0, exploration_rate_min=0)
     )
-    actor = make_actor(greedy, rings, range(1))
+    actor = make_actor(greedy, rings, range(1), {})
     episodes = []
     while len(episodes) < 2:
         episodes += actor.step(always(0), 0)
@@ -107,7 +108,7 @@ def test_batches_out_of_real_play_are_real_stacks() -> None:
         stack=4,
         n_step=3,
         gamma=0.9,
-        random=np.random.default_rng(0),
+        sampler=UniformSampler(rings, np.random.default_rng(0)),
         device=torch.device("cpu"),
     )
     batch = replay.sample(64)

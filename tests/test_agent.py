@@ -196,6 +196,22 @@ def test_what_is_not_finite_is_refused_before_it_spoils_the_weights(poison: str)
     assert all(torch.equal(before[key], after[key]) for key in before)
 
 
+def test_weights_scale_the_loss_of_their_transitions() -> None:
+    data = batch()
+    plain = agent().update(data)
+    data.weights = torch.tensor([1.0, 0, 0, 0, 0, 0, 0, 0])
+    weighted = agent().update(data)
+    # Values of a new network are near 0, so Huber's loss of an error is its half square.
+    assert weighted.loss == pytest.approx(plain.errors[0] ** 2 / 2 / 8, rel=1e-5)
+    assert weighted.errors.tolist() == plain.errors.tolist()
+
+
+def test_random_shift_learns_from_shifted_observations() -> None:
+    data = batch()
+    losses = {agent(random_shift=shift).update(data).loss for shift in (0, 4)}
+    assert len(losses) == 2
+
+
 def test_gradient_clipping_bounds_the_norm() -> None:
     learner = agent(grad_clip=1e-3)
     learner.update(batch(reward=1000.0))
@@ -229,6 +245,6 @@ def test_state_goes_on_bit_by_bit() -> None:
         learner.update(data)
     other.set_state(copy.deepcopy(learner.get_state()))
     assert other.updates == 3
-    assert learner.update(data) == other.update(data)
+    assert learner.update(data).loss == other.update(data).loss
     for mine, theirs in zip(learner.online.parameters(), other.online.parameters(), strict=True):
         assert torch.equal(mine, theirs)

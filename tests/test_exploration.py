@@ -68,6 +68,30 @@ def test_held_actions_have_the_zeta_lengths() -> None:
     assert len(actions) / changes == pytest.approx(mean, rel=0.03)
 
 
+def test_sticky_actions_repeat_the_last_one_in_their_lanes() -> None:
+    """Half of the lanes: in those a change of the greedy action is late in a quarter of cases."""
+    exploration = make(
+        1000,
+        exploration_rate=0,
+        exploration_rate_min=0,
+        sticky=0.25,
+        sticky_share=0.5,
+    )
+    first = exploration.choose(np.zeros(1000, np.int64), 0)
+    assert (first == 0).all()
+    second = exploration.choose(np.ones(1000, np.int64), 0)
+    assert (second[::2] == 1).all()
+    assert (second[1::2] == 0).mean() == pytest.approx(0.25, abs=0.05)
+    for lane in range(1000):
+        exploration.end_episode(lane)
+    assert (exploration.choose(np.full(1000, 2), 0) == 2).all()
+
+
+@pytest.mark.parametrize(("share", "lanes"), [(0, []), (0.25, [3, 7]), (1, list(range(8)))])
+def test_share_of_sticky_lanes(share: float, lanes: list[int]) -> None:
+    assert np.flatnonzero(make(8, sticky=0.9, sticky_share=share)._sticky).tolist() == lanes
+
+
 def test_an_action_is_not_held_into_the_next_episode() -> None:
     exploration = make(
         1, actions=1000, exploration_rate=1, exploration_rate_decay=1, repeat_max=10_000
@@ -78,7 +102,7 @@ def test_an_action_is_not_held_into_the_next_episode() -> None:
 
 
 def test_state_goes_on_alike() -> None:
-    exploration = make(8, kind="ladder", repeat_max=5)
+    exploration = make(8, kind="ladder", repeat_max=5, sticky=0.25)
     greedy = np.zeros(8, np.int64)
     for _ in range(10):
         exploration.choose(greedy, 0)

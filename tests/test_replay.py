@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mario_ddqn.frames import GpuFrames, RamFrames
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
+from mario_ddqn.samplers import UniformSampler
 from mario_ddqn.sizing import transition_bytes
 
 SHAPE = (2, 2)
@@ -28,7 +29,7 @@ def memory(rings: Rings, *, stack: int = 3, n_step: int = 1, gamma: float = 0.5)
         stack=stack,
         n_step=n_step,
         gamma=gamma,
-        random=np.random.default_rng(0),
+        sampler=UniformSampler(rings, np.random.default_rng(0)),
         device=cpu,
     )
 
@@ -58,6 +59,11 @@ def stacks_of(batch, i: int) -> tuple[list[int], list[int]]:
 
 def one(replay: ReplayMemory, slot: int, lane: int = 0):
     return replay.gather(np.array([lane]), np.array([slot]))
+
+
+def drawn_from(replay: ReplayMemory, count: int) -> tuple[np.ndarray, np.ndarray]:
+    batch = replay.sample(count)
+    return batch.lanes, batch.slots
 
 
 def test_slots_of_an_episode() -> None:
@@ -144,7 +150,7 @@ def test_what_may_be_sampled() -> None:
     replay = memory(rings, n_step=2)
     drawn = set()
     for _ in range(50):
-        lanes, slots = replay._draw(20)
+        lanes, slots = drawn_from(replay, 20)
         drawn |= set(zip(lanes.tolist(), slots.tolist(), strict=True))
     # Lane 0: up to 8 - 2, without the final slot 3; lane 1: up to 3 - 2.
     assert drawn == {(0, n) for n in (0, 1, 2, 4, 5, 6)} | {(1, 0), (1, 1)}
@@ -189,7 +195,7 @@ def test_every_sample_is_what_a_plain_list_says(
     replay = memory(rings, stack=stack, n_step=n_step)
     if len(replay) == 0:
         return
-    lanes, slots = replay._draw(64)
+    lanes, slots = drawn_from(replay, 64)
     batch = replay.gather(lanes, slots)
     for i, start in enumerate(slots.tolist()):
         first, frames, rewards, end = next(e for e in reversed(log) if e[0] <= start)
@@ -210,7 +216,7 @@ def test_lost_slots_are_not_sampled() -> None:
     write_episode(rings, 0, 0, [0] * 60, end=None)
     rings.floors[0] = 40
     replay = memory(rings, stack=3)
-    _, slots = replay._draw(200)
+    _, slots = drawn_from(replay, 200)
     assert slots.min() == 42
     assert slots.max() == 59
 
@@ -228,7 +234,7 @@ def test_lanes_are_drawn_by_what_they_hold() -> None:
     rings = Rings(2, 2000, SHAPE)
     write_episode(rings, 0, 0, [0] * 900, end=None)
     write_episode(rings, 1, 0, [0] * 100, end=None)
-    lanes, _ = memory(rings)._draw(20_000)
+    lanes, _ = drawn_from(memory(rings), 20_000)
     assert abs((lanes == 0).mean() - 0.9) < 0.01
 
 
@@ -238,9 +244,9 @@ def test_state_brings_back_the_same_draws() -> None:
     replay = memory(rings)
     replay.sample(5)
     state = replay.get_state()
-    expected = replay._draw(10)
+    expected = drawn_from(replay, 10)
     replay.set_state(state)
-    assert np.array_equal(replay._draw(10), expected)
+    assert np.array_equal(drawn_from(replay, 10), expected)
 
 
 def test_frames_on_a_device_of_their_own_give_the_same_batches() -> None:

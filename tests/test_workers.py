@@ -53,6 +53,7 @@ class Collecting:
             shared=self.shared,
             rings=self.rings,
             network=self.network,
+            known_starts={},
             report=self.messages.append,
         )
         self.steps = 0

@@ -14,7 +14,7 @@ from mario_ddqn.evaluate import Evaluation, GreedyActions, Rules, evaluate
 from mario_ddqn.exploration import Exploration
 from mario_ddqn.profile import ACTOR_PARTS, Profile
 from mario_ddqn.rings import Rings
-from mario_ddqn.start_states import StartStates
+from mario_ddqn.start_states import Cell, StartStates
 from mario_ddqn.wrappers import FrameStack, make_env
 
 
@@ -198,10 +198,17 @@ class Actor:
             env.close()
 
 
-def make_actor(config: Config, rings: Rings, lanes: range, *salt: int) -> Actor:
+def make_actor(
+    config: Config,
+    rings: Rings,
+    lanes: range,
+    known_starts: dict[Cell, dict[str, Any]],
+    *salt: int,
+) -> Actor:
     """The actor of some of a run's lanes, each with random numbers of its own.
 
-    Other `salt`, other random numbers: for actors that go on where another ended.
+    `known_starts` are start states to begin with. Other `salt`, other random
+    numbers: for actors that go on where another ended.
     """
     exploration = Exploration(
         config.exploration,
@@ -218,6 +225,7 @@ def make_actor(config: Config, rings: Rings, lanes: range, *salt: int) -> Actor:
         config.start_states,
         len(lanes),
         np.random.default_rng([config.seed, 5, lanes.start, *salt]),
+        known_starts,
     )
     envs = [make_env(config.env) for _ in lanes]
     return Actor(

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from mario_ddqn.augmentation import random_shift
 from mario_ddqn.config import AgentConfig
 from mario_ddqn.network import MarioNet
 from mario_ddqn.replay import Batch
@@ -26,10 +27,12 @@ class NotFiniteError(Exception):
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """Of one update: the Huber loss, and the mean value of the actions taken."""
+    """Of one update: the Huber loss, the mean value of the actions taken, and by how much
+    each of them was off: float32 [batch], absolute."""
 
     loss: float
     mean_q: float
+    errors: np.ndarray
 
 
 def double_dqn_target(
@@ -45,6 +48,19 @@ def double_dqn_target(
     """
     chosen = next_online.argmax(1, keepdim=True)
     return rewards + discounts * next_target.gather(1, chosen).squeeze(1)
+
+
+def margin_losses(
+    values: torch.Tensor, actions: torch.Tensor, margins: torch.Tensor
+) -> torch.Tensor:
+    """Equation 2 of Hester et al. 2018: by how much other actions come too close to those shown.
+
+    `values` float32 [batch, actions], `actions` int64 [batch], `margins`
+    float32 [batch] (0: no loss); returns float32 [batch].
+    """
+    shown = values.gather(1, actions[:, None])
+    rivals = (values + margins[:, None]).scatter(1, actions[:, None], shown)
+    return (rivals.amax(1) - shown.squeeze(1)) * (margins > 0)
 
 
 class DDQNAgent:
@@ -96,13 +112,16 @@ class DDQNAgent:
         """
         with self._autocast():
             with torch.no_grad():
-                following = self.online.prepare(batch.next_observations, self._dtype)
+                following = self._prepare(batch.next_observations)
                 targets = double_dqn_target(
                     batch.rewards, batch.discounts, self._online(following), self._target(following)
                 )
-            values = self._online(self.online.prepare(batch.observations, self._dtype))
+            values = self._online(self._prepare(batch.observations))
         taken = values.gather(1, batch.actions[:, None]).squeeze(1)
-        loss = nn.functional.smooth_l1_loss(taken, targets)
+        losses = nn.functional.smooth_l1_loss(taken, targets, reduction="none")
+        if batch.margins is not None:
+            losses = losses + margin_losses(values, batch.actions, batch.margins)
+        loss = (losses if batch.weights is None else losses * batch.weights).mean()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         bound = math.inf if self.config.grad_clip is None else self.config.grad_clip
@@ -120,7 +139,13 @@ class DDQNAgent:
         self._sync()
         if self.average is not None and self.updates % _AVERAGE_EVERY == 0:
             _move(self.average, self.online, self._average_share)
-        return UpdateResult(loss.item(), taken.mean().item())
+        errors = (taken - targets).detach().abs().cpu().numpy()
+        return UpdateResult(loss.item(), taken.mean().item(), errors)
+
+    def _prepare(self, observations: torch.Tensor) -> torch.Tensor:
+        if self.config.random_shift:
+            observations = random_shift(observations, self.config.random_shift)
+        return self.online.prepare(observations, self._dtype)
 
     def _autocast(self) -> torch.autocast:
         enabled = self._dtype == torch.bfloat16

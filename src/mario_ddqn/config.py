@@ -132,6 +132,13 @@ class AgentConfig:
         above=0,
         most=1,
     )
+    random_shift: int = option(
+        0,
+        "move each observation of an update by up to so many pixels (DrQ, Kostrikov et al. "
+        "2021); 0: off",
+        least=0,
+        most=32,
+    )
     sync_every: int | None = option(
         3333, "copy online to target network every so many updates; null: soft_sync", least=1
     )
@@ -164,6 +171,16 @@ class ExplorationConfig:
         most=1,
     )
     ladder_slope: float = option(7.0, "ladder: see ladder_base", least=0)
+    sticky: float = option(
+        0.0,
+        "chance that a lane's last action is repeated instead (sticky actions, Machado et al. "
+        "2018), so that a policy is learned that stands it; 0: off",
+        least=0,
+        most=0.95,
+    )
+    sticky_share: float = option(
+        0.5, "share of the lanes with sticky actions, spread evenly", least=0, most=1
+    )
     repeat_max: int = option(
         1,
         "a random action is held 1 to so many steps, n with weight 1/n^2 (ez-greedy, "
@@ -181,6 +198,27 @@ class StartStatesConfig:
     cell_pixels: int = option(64, "a start state is kept for each so many pixels", least=8)
     alive_steps: int = option(
         30, "agent steps Mario must have lived on from a state for it to be kept", least=0
+    )
+
+
+@dataclass(frozen=True)
+class DemonstrationsConfig:
+    """A way to the flag that the program finds before it learns (demonstrations.py)."""
+
+    search_steps: int = option(
+        0,
+        "agent steps of archive search for a way to the flag, at most, counted as the run's "
+        "(Go-Explore, Ecoffet et al. 2021); 0: none",
+        least=0,
+    )
+    share: float = option(
+        0.25, "share of a batch that is taken from the way found", least=0, most=0.9
+    )
+    margin: float = option(
+        0.3,
+        "how far the values of the way's actions shall be above all others (DQfD, Hester et "
+        "al. 2018); 0: no matter",
+        least=0,
     )
 
 
@@ -205,6 +243,19 @@ class ReplayConfig:
         choices=("error", "shrink"),
     )
     reserve_gb: float = option(2.0, "memory left free beside it, GB", least=0)
+    priority: float = option(
+        0.0,
+        "transitions are drawn in proportion to error^priority (Schaul et al. 2016, alpha); "
+        "0: all alike",
+        least=0,
+        most=1,
+    )
+    importance: float = option(
+        0.4,
+        "with priority: how far the loss makes up for the uneven draw (Schaul et al. 2016, beta)",
+        least=0,
+        most=1,
+    )
     save: bool = option(True, "save it beside the checkpoints, so that a resumed run remembers")
 
 
@@ -287,6 +338,9 @@ class Config:
     start_states: StartStatesConfig = section(
         StartStatesConfig,
         "start-state archive: episodes that start where Mario has been (Salimans & Chen 2018)",
+    )
+    demonstrations: DemonstrationsConfig = section(
+        DemonstrationsConfig, "a way to the flag, found before learning, as demonstration"
     )
     replay: ReplayConfig = section(ReplayConfig, "the replay memory")
     train: TrainConfig = section(TrainConfig, "the training loop")

@@ -31,6 +31,13 @@ class Exploration:
         # ez-greedy: the action that is held, and for how many more steps.
         self._held = np.zeros(len(lanes), np.int64)
         self._left = np.zeros(len(lanes), np.int64)
+        number = np.array(lanes)
+        spread = np.floor((number + 1) * config.sticky_share) > np.floor(
+            number * config.sticky_share
+        )
+        self._sticky = np.where(spread, config.sticky, 0.0)
+        # The action before, -1: none yet in this episode.
+        self._last = np.full(len(lanes), -1, np.int64)
         weights = 1 / np.arange(1, config.repeat_max + 1) ** 2
         self._repeat_odds = np.cumsum(weights / weights.sum())
 
@@ -41,7 +48,7 @@ class Exploration:
         return np.full(len(self._ladder), exploration_rate(self._config, step))
 
     def choose(self, greedy: np.ndarray, step: int) -> np.ndarray:
-        """int64 [lanes]: the greedy action, a random one, or the one that is still held."""
+        """int64 [lanes]: the greedy action, a random one, or one that is held or sticks."""
         count = len(greedy)
         starts = (self._random.random(count) < self.rates(step)) & (self._left == 0)
         actions = self._random.integers(self._action_count, size=count)
@@ -50,17 +57,22 @@ class Exploration:
         self._left = np.where(starts, np.minimum(repeats, self._config.repeat_max), self._left)
         explores = self._left > 0
         self._left = np.maximum(self._left - 1, 0)
-        return np.where(explores, self._held, greedy)
+        actions = np.where(explores, self._held, greedy)
+        sticks = (self._random.random(count) < self._sticky) & (self._last >= 0)
+        self._last = np.where(sticks, self._last, actions)
+        return self._last
 
     def end_episode(self, lane: int) -> None:
-        """An action is not held into the next episode; `lane` counts this object's lanes."""
+        """An action does not reach into the next episode; `lane` counts this object's lanes."""
         self._left[lane] = 0
+        self._last[lane] = -1
 
     def get_state(self) -> dict[str, Any]:
-        """What is held, and the random generator."""
+        """What is held, the last actions, and the random generator."""
         return {
             "held": self._held.tolist(),
             "left": self._left.tolist(),
+            "last": self._last.tolist(),
             "random": get_random(self._random),
         }
 
@@ -68,6 +80,7 @@ class Exploration:
         """Goes back to `get_state`."""
         self._held = np.array(state["held"], np.int64)
         self._left = np.array(state["left"], np.int64)
+        self._last = np.array(state.get("last", [-1] * len(self._last)), np.int64)
         set_random(self._random, state["random"])
 
 

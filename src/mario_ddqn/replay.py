@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from mario_ddqn.frames import Frames
-from mario_ddqn.randomness import get_random, set_random
 from mario_ddqn.rings import FINAL, FIRST, TERMINATED, Rings
+from mario_ddqn.samplers import Sampler
 
 # A writer in another process may be ahead of the heads read: slots so close
 # behind it that it may reach them while a batch is gathered are left alone.
@@ -25,6 +25,10 @@ class Batch:
     width], `actions` int64 [batch]. `rewards` float32 [batch] are the
     discounted sum over the steps; `discounts` float32 [batch] are what the value
     of the next observation counts: gamma^steps, and 0 after a terminal step.
+    `weights` float32 [batch] are what each counts in the loss; None: all 1.
+    `margins` float32 [batch] are how far the action's value shall be above all
+    others; 0: no matter; None: all 0.
+    `lanes` and `slots`, int64 [batch], are where they lie in the rings.
     """
 
     observations: torch.Tensor
@@ -32,10 +36,19 @@ class Batch:
     rewards: torch.Tensor
     next_observations: torch.Tensor
     discounts: torch.Tensor
+    weights: torch.Tensor | None = None
+    margins: torch.Tensor | None = None
+    lanes: np.ndarray | None = None
+    slots: np.ndarray | None = None
+
+
+def least_capacity(stack: int, n_step: int) -> int:
+    """Slots a lane must have for transitions to be kept."""
+    return stack + n_step + 2 * _WRITER_MARGIN
 
 
 class ReplayMemory:
-    """Uniform sampling of stacks and n-step returns (Sutton & Barto, section 7.1).
+    """Stacks of frames and n-step returns (Sutton & Barto, section 7.1) out of the rings.
 
     A stack never reaches over the start of its episode: like FrameStack after a
     reset, it repeats the first frame. A return never reaches over its end: it
@@ -51,17 +64,17 @@ class ReplayMemory:
         stack: int,
         n_step: int,
         gamma: float,
-        random: np.random.Generator,
+        sampler: Sampler,
         device: torch.device,
     ) -> None:
         """`device` is where batches are wanted."""
-        if rings.capacity < stack + n_step + 2 * _WRITER_MARGIN:
+        if rings.capacity < least_capacity(stack, n_step):
             raise ValueError(f"a capacity of {rings.capacity} slots a lane is too small")
         self._rings = rings
         self._stack = stack
         self._n_step = n_step
         self._powers = (gamma ** np.arange(n_step + 1)).astype(np.float32)
-        self._random = random
+        self._sampler = sampler
         self._device = device
         self._frames = frames
 
@@ -76,13 +89,25 @@ class ReplayMemory:
         return self._rings.lanes * self._rings.capacity
 
     def sample(self, batch_size: int) -> Batch:
-        """Draws transitions uniformly.
+        """Draws transitions, as the sampler chooses.
 
         Raises:
             ValueError: the memory is empty.
         """
-        lanes, slots = self._draw(batch_size)
-        return self.gather(lanes, slots)
+        low, high = self._ranges()
+        if not (high > low).any():
+            raise ValueError("the replay memory is empty")
+        lanes, slots, weights = self._sampler.draw(batch_size, low, high)
+        batch = self.gather(lanes, slots)
+        if weights is not None:
+            batch.weights = torch.from_numpy(weights).to(self._device)
+        return batch
+
+    def learned(self, batch: Batch, errors: np.ndarray) -> None:
+        """An update has learned from `batch` with absolute errors float32 [batch]."""
+        assert batch.lanes is not None
+        assert batch.slots is not None
+        self._sampler.learned(batch.lanes, batch.slots, errors)
 
     def gather(self, lanes: np.ndarray, slots: np.ndarray) -> Batch:
         """The transitions that start in the given lanes and slots, int64 [batch] each."""
@@ -98,15 +123,17 @@ class ReplayMemory:
             torch.from_numpy(rewards).to(self._device),
             next_observations,
             torch.from_numpy(discounts).to(self._device),
+            lanes=lanes,
+            slots=slots,
         )
 
     def get_state(self) -> dict[str, Any]:
-        """The random generator; the transitions are saved by replay_store.py."""
-        return {"random": get_random(self._random)}
+        """The sampler's; the transitions are saved by replay_store.py."""
+        return self._sampler.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes back to `get_state`."""
-        set_random(self._random, state["random"])
+        self._sampler.set_state(state)
 
     def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
         """First slot and slot after the last that a transition may start in, by lane."""
@@ -117,24 +144,6 @@ class ReplayMemory:
         floors = self._rings.floors
         low = np.maximum(low, np.where(floors > 0, floors + self._stack - 1, 0))
         return low, np.maximum(heads - self._n_step + 1, low)
-
-    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        low, high = self._ranges()
-        ends = np.cumsum(high - low)
-        total = int(ends[-1])
-        if total == 0:
-            raise ValueError("the replay memory is empty")
-        lanes = np.empty(count, np.int64)
-        slots = np.empty(count, np.int64)
-        wanted = np.arange(count)
-        while len(wanted):
-            draw = self._random.integers(total, size=len(wanted))
-            lane = np.searchsorted(ends, draw, side="right")
-            slot = high[lane] - (ends[lane] - draw)
-            lanes[wanted], slots[wanted] = lane, slot
-            final = self._rings.flags[lane, slot % self._rings.capacity] & FINAL
-            wanted = wanted[final != 0]
-        return lanes, slots
 
     def _stacks(self, lanes: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """Places of the frames of stacks ending in `slots`, oldest first: int64 [batch, stack]."""

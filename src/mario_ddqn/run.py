@@ -20,6 +20,12 @@ from mario_ddqn.checkpoint import Checkpointer, find_checkpoint
 from mario_ddqn.collect import Collector
 from mario_ddqn.config import Config
 from mario_ddqn.config_file import dump_config, parse_config
+from mario_ddqn.demonstrations import (
+    Demonstration,
+    WithDemonstrations,
+    find_demonstration,
+    play_back,
+)
 from mario_ddqn.display import Display
 from mario_ddqn.errors import UserError
 from mario_ddqn.files import write_atomically
@@ -31,8 +37,10 @@ from mario_ddqn.plan import Plan, make_plan
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
+from mario_ddqn.samplers import make_sampler
 from mario_ddqn.shared import SharedArrays
 from mario_ddqn.sizing import GB
+from mario_ddqn.start_states import Cell
 from mario_ddqn.threads import LearnerThreads
 from mario_ddqn.trainer import Trainer
 from mario_ddqn.workers import ActorError, WorkerCollector
@@ -119,18 +127,24 @@ def _train(
         window=GPU_WINDOW if plan.replay.device == "cuda" else None,
     )
     frames: Frames = (GpuFrames if plan.replay.device == "cuda" else RamFrames)(rings, plan.device)
-    replay = ReplayMemory(
+    memory = ReplayMemory(
         rings,
         frames,
         stack=config.env.stack,
         n_step=config.agent.n_step,
         gamma=config.agent.gamma,
-        random=np.random.default_rng([config.seed, 1]),
+        sampler=make_sampler(config.replay, rings, np.random.default_rng([config.seed, 1])),
         device=plan.device,
     )
     write_atomically(folder / CONFIG_FILE, dump_config(config).encode())
     start_step = 0 if payload is None else payload["steps"]
     display = Display(total=config.train.steps, start=start_step)
+    demonstration = _demonstration(config, payload, display.line, stop_requested)
+    replay: ReplayMemory | WithDemonstrations = memory
+    known_starts: dict[Cell, dict[str, Any]] = {}
+    if demonstration.path:
+        shown, known_starts = play_back(config, demonstration.path)
+        replay = WithDemonstrations(memory, demonstration.path, shown, config, plan.device)
     collector: Collector
     threads = None
     if plan.actors:
@@ -142,10 +156,11 @@ def _train(
             shared=shared,
             rings=rings,
             network=agent.policy,
+            known_starts=known_starts,
             report=display.line,
         )
     else:
-        actor = make_actor(config, rings, range(plan.lanes))
+        actor = make_actor(config, rings, range(plan.lanes), known_starts)
         collector = InlineCollector(actor, agent.greedy_actions)
     checkpointer = Checkpointer(
         folder,
@@ -172,7 +187,9 @@ def _train(
     )
     for line in _banner(config, folder, agent, plan):
         display.line(line)
-    if payload is not None:
+    if payload is None:
+        trainer.steps = demonstration.steps
+    else:
         _restore(trainer, checkpointer, rings, frames, payload, folder, display)
     try:
         trainer.run()
@@ -201,6 +218,21 @@ def _train(
         f"step {trainer.steps:,} saved; go on: mario-train --resume {folder}   "
         f"watch: mario-play --checkpoint {folder}"
     )
+
+
+def _demonstration(
+    config: Config,
+    payload: dict[str, Any] | None,
+    report: Callable[[str], None],
+    stop_requested: Callable[[], bool],
+) -> Demonstration:
+    """Searched for by a new run, kept in the checkpoint of a resumed one."""
+    if payload is not None:
+        kept = payload["sampler"].get("demonstration")
+        return Demonstration(kept["path"] if kept else [], 0)
+    if config.demonstrations.search_steps == 0:
+        return Demonstration([], 0)
+    return find_demonstration(config, report, stop_requested)
 
 
 def _restore(

@@ -45,15 +45,6 @@ class Entry:
         return [action for part in reversed(parts) for action in part]
 
 
-@dataclass(frozen=True)
-class Found:
-    """A way to the goal, the agent steps the search took for it, and the cells it knew."""
-
-    path: list[int]
-    steps: int
-    cells: int
-
-
 def _is_clear(info: dict[str, Any]) -> bool:
     return bool(info["flag_get"])
 
@@ -79,26 +70,26 @@ class ArchiveSearch:
         self._goal = goal
         self._avoid = avoid
         self.steps = 0
+        self.furthest = 0
         env.reset(options={"noops": 0})
         self._archive: dict[Cell, Entry] = {self._cell(): Entry(None, [], env.get_state(), 0)}
 
-    def run(self, max_steps: int, report: Callable[[int, int, int], None]) -> Found | None:
-        """Searches until the goal is reached, or `max_steps` agent steps are spent.
+    @property
+    def cells(self) -> int:
+        """Cells reached so far."""
+        return len(self._archive)
 
-        `report(steps, cells, furthest progress)` is called now and then.
+    def run(self, max_steps: int) -> list[int] | None:
+        """Searches until the goal is reached, or `max_steps` agent steps are spent in all.
+
+        Returns the actions that lead to the goal; after None it may be called again.
         """
-        furthest = 0
-        tries = 0
         while self.steps < max_steps:
             entry = self._pick()
             entry.visits += 1
             found = self._try(entry)
-            furthest = max(furthest, int(self._env.get_state()["progress"][3]))
             if found is not None:
-                return Found(found, self.steps, len(self._archive))
-            tries += 1
-            if tries % 100 == 0:
-                report(self.steps, len(self._archive), furthest)
+                return found
         return None
 
     def _pick(self) -> Entry:
@@ -118,6 +109,7 @@ class ArchiveSearch:
             *_, terminated, truncated, info = self._env.step(action)
             self.steps += 1
             actions.append(action)
+            self.furthest = max(self.furthest, info["progress"])
             if self._goal(info):
                 return [*entry.path(), *actions]
             if terminated or truncated or self._avoid(info):

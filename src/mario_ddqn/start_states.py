@@ -19,6 +19,12 @@ from mario_ddqn.randomness import get_random, set_random
 Cell = tuple[int, ...]
 
 
+def cell_of(env: MarioEnv, pixels: int) -> Cell:
+    """The stretch of the stage, so many pixels long, that Mario is in."""
+    ram = env.core.ram()
+    return (*game.area_key(ram)[:4], game.x_pos(ram) // pixels)
+
+
 class StartStates:
     """One savestate for each stretch of the stage that Mario has passed alive.
 
@@ -26,10 +32,17 @@ class StartStates:
     is no way but down.
     """
 
-    def __init__(self, config: StartStatesConfig, lanes: int, random: np.random.Generator) -> None:
+    def __init__(
+        self,
+        config: StartStatesConfig,
+        lanes: int,
+        random: np.random.Generator,
+        known: dict[Cell, dict[str, Any]],
+    ) -> None:
+        """`known` are states to begin with, by `cell_of`."""
         self._config = config
         self._random = random
-        self._states: dict[Cell, dict[str, Any]] = {}
+        self._states = dict(known)
         # By lane: where it is, and what waits to prove itself: (cell, state, steps since).
         self._cells: list[Cell | None] = [None] * lanes
         self._waiting: list[list[tuple[Cell, dict[str, Any], int]]] = [[] for _ in range(lanes)]
@@ -57,8 +70,7 @@ class StartStates:
         if waiting and self._waiting[lane][0][2] >= self._config.alive_steps:
             cell, state, _age = self._waiting[lane].pop(0)
             self._states[cell] = state
-        ram = env.core.ram()
-        cell = (*game.area_key(ram)[:4], game.x_pos(ram) // self._config.cell_pixels)
+        cell = cell_of(env, self._config.cell_pixels)
         if cell != self._cells[lane]:
             self._cells[lane] = cell
             self._waiting[lane].append((cell, env.get_state(), 0))

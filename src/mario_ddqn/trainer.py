@@ -15,6 +15,7 @@ from mario_ddqn.checkpoint import BEST, FIRST_FLAG, Checkpointer, detached
 from mario_ddqn.collect import Collector
 from mario_ddqn.config import Config
 from mario_ddqn.config_file import dump_config
+from mario_ddqn.demonstrations import WithDemonstrations
 from mario_ddqn.display import Display
 from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.exploration import exploration_rate
@@ -45,7 +46,7 @@ class Trainer:
         version: str,
         agent: DDQNAgent,
         collector: Collector,
-        replay: ReplayMemory,
+        replay: ReplayMemory | WithDemonstrations,
         checkpointer: Checkpointer,
         metrics: Metrics,
         display: Display,
@@ -122,6 +123,7 @@ class Trainer:
             batch = self._replay.sample(self.config.agent.batch_size)
             self._profile.book("sample")
             result = self._agent.update(batch)
+            self._replay.learned(batch, result.errors)
             self._profile.book("update")
             self._updates_due -= 1
             if self._agent.updates % self.config.train.publish_every == 0:

@@ -27,6 +27,7 @@ from mario_ddqn.network import MarioNet
 from mario_ddqn.profile import ACTOR_PARTS, Profile
 from mario_ddqn.rings import Rings
 from mario_ddqn.shared import SharedArrays
+from mario_ddqn.start_states import Cell
 from mario_ddqn.weights import WeightsBoard
 
 # An actor with nothing to do looks again after so long; a step takes 1.5 ms.
@@ -70,6 +71,7 @@ class _Job:
     window: int
     start_step: int
     generation: int
+    known_starts: dict[Cell, dict[str, Any]]
     shared: SharedArrays
 
 
@@ -90,14 +92,19 @@ class WorkerCollector:
         shared: SharedArrays,
         rings: Rings,
         network: MarioNet,
+        known_starts: dict[Cell, dict[str, Any]],
         report: Callable[[str], None],
     ) -> None:
-        """`shared` is what `rings` were allocated from, and nothing before them."""
+        """`shared` is what `rings` were allocated from, and nothing before them.
+
+        `known_starts` are start states to begin with (start_states.py).
+        """
         self._config = config
         self._context = context
         self._shared = shared
         self._rings = rings
         self._network = network
+        self._known_starts = known_starts
         self._report = report
         self._actors = actors
         self._lanes_each = rings.lanes // actors
@@ -190,6 +197,7 @@ class WorkerCollector:
             window=self._rings.window,
             start_step=self._start_step,
             generation=self._generations[index],
+            known_starts=self._known_starts,
             shared=self._shared,
         )
         receiver, sender = self._context.Pipe(duplex=False)
@@ -280,7 +288,9 @@ def _act(job: _Job, pipe: Connection) -> None:
     board = WeightsBoard(network, allocate)
     evaluation_board = WeightsBoard(evaluated, allocate)
     control = Control(job.actors, allocate)
-    actor: Actor = make_actor(config, rings, job.lanes, job.start_step, job.generation)
+    actor: Actor = make_actor(
+        config, rings, job.lanes, job.known_starts, job.start_step, job.generation
+    )
     actor.profile = Profile(ACTOR_PARTS, control.seconds[job.index])
     parent = multiprocessing.parent_process()
     assert parent is not None
