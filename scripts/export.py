@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
-from mario_ddqn.checkpoint import FORMAT, find_checkpoint
+from mario_ddqn.checkpoint import find_checkpoint
 from mario_ddqn.config_file import dump_config, parse_config
 from mario_ddqn.errors import UserError
 from mario_ddqn.files import replacing
+from mario_ddqn.migrations import FORMAT
 
 _KEPT = ("version", "steps", "episodes", "exploration_rate", "seconds")
 

@@ -6,6 +6,7 @@ import os
 import pty
 import random
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import torch
 from mario_ddqn.checkpoint import find_checkpoint, load_checkpoint
 from mario_ddqn.config_file import parse_config
 from mario_ddqn.errors import UserError
+from mario_ddqn.migrations import FORMAT
 from mario_ddqn.policy import load_policy
 from mario_ddqn.run import resume
 
@@ -158,6 +160,20 @@ FORMATS = sorted((Path(__file__).parent / "data").glob("format-*.chkpt"))
 @pytest.mark.parametrize("path", FORMATS, ids=lambda path: path.stem)
 def test_every_format_there_ever_was_is_read(path: Path) -> None:
     assert load_policy(path).steps > 0
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FORMATS if "-" in path.stem[7:]], ids=lambda path: path.stem
+)
+def test_a_run_of_every_format_goes_on(tmp_path: Path, path: Path) -> None:
+    """Of one process (in the middle of its episodes, on nes-py), and of an actor process."""
+    before = load_checkpoint(path)
+    shutil.copy(path, tmp_path / f"step-{before['steps']:012d}.chkpt")
+    resume(tmp_path, [f"train.steps={before['steps'] + 150}"], lambda: False)
+    after = find_checkpoint(tmp_path)[1]
+    assert after["format"] == FORMAT
+    assert after["steps"] >= before["steps"] + 50
+    assert after["agent"]["updates"] > before["agent"]["updates"]
 
 
 def test_broken_checkpoints_are_one_line(tmp_path: Path) -> None:

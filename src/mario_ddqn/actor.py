@@ -143,6 +143,10 @@ class Actor:
             from_start=bool(self._from_start[lane]),
         )
 
+    def take_new_starts(self) -> list[tuple[Cell, dict[str, Any]]]:
+        """Start states for new stretches of the stage, since the last call."""
+        return self._start_states.take_new()
+
     def get_state(self) -> dict[str, Any]:
         """Where each lane is, so that a run goes on in the middle of its episodes."""
         if self._observations is None:
@@ -164,7 +168,7 @@ class Actor:
         Raises:
             ValueError: the state is of another core or another number of lanes.
         """
-        if not state:
+        if "games" not in state:  # of actor processes, whose episodes are begun anew
             return
         if len(state["games"]) != self.lanes:
             raise ValueError(f"the state has {len(state['games'])} lanes, this run {self.lanes}")
@@ -221,13 +225,14 @@ def make_actor(
         int(np.random.SeedSequence([config.seed, 3, lane, *salt]).generate_state(1)[0])
         for lane in lanes
     ]
+    envs = [make_env(config.env) for _ in lanes]
+    core = envs[0].unwrapped.core.name  # type: ignore[attr-defined]
     start_states = StartStates(
         config.start_states,
         len(lanes),
         np.random.default_rng([config.seed, 5, lanes.start, *salt]),
-        known_starts,
+        {cell: state for cell, state in known_starts.items() if state["core"] == core},
     )
-    envs = [make_env(config.env) for _ in lanes]
     return Actor(
         envs,
         exploration,

@@ -16,10 +16,10 @@ import torch
 from mario_ddqn.errors import UserError
 from mario_ddqn.files import remove_leftovers, replacing
 from mario_ddqn.frames import Frames
+from mario_ddqn.migrations import FORMAT, migrate
 from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
 
-FORMAT = 1
 SUFFIX = ".chkpt"
 BEST = f"best{SUFFIX}"
 FIRST_FLAG = f"first-flag{SUFFIX}"
@@ -66,11 +66,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: damaged, or no checkpoint of mario-train; {advice}") from error
     if not _is_ours(payload):
         raise UserError(f"{path}: no checkpoint of mario-train; {advice}")
-    if payload["format"] != FORMAT:
+    found = payload["format"]
+    try:
+        migrate(payload)
+    except (KeyError, TypeError) as error:
         raise UserError(
-            f"{path}: has format {payload['format']}, this version reads {FORMAT}; "
-            "update mario-train"
-        )
+            f"{path}: has format {found}, this version reads 1 to {FORMAT}; update mario-train"
+        ) from error
     return payload
 
 
@@ -150,6 +152,8 @@ class Checkpointer:
         self._store = ReplayStore(folder / "replay") if save_replay else None
         self._report = report
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._waiting: list[Snapshot] = []
         # The segments of the two newest checkpoints stay on disk.
         self._manifests: list[dict[str, Any]] = []
         remove_leftovers(folder)
@@ -163,7 +167,8 @@ class Checkpointer:
     @property
     def busy(self) -> bool:
         """A save is under way."""
-        return self._thread is not None and self._thread.is_alive()
+        with self._lock:
+            return self._thread is not None
 
     def save(
         self, payload: dict[str, Any], *, steps: int, name: str | None = None, wait: bool = False
@@ -171,15 +176,29 @@ class Checkpointer:
         """Writes `step-<steps>.chkpt`, with the replay memory beside it, or `name`, without.
 
         Only weights and counts are copied here; with `wait` the call returns when
-        all is on the disk, otherwise a thread writes on.
+        all is on the disk, otherwise a thread writes on. A snapshot that waits
+        for its turn gives way to a newer one of its name.
         """
-        if self._thread is not None:
-            self._thread.join()
         snapshot = Snapshot(detached(payload), steps, self._rings.heads.copy(), name)
-        self._thread = threading.Thread(target=self._write, args=(snapshot,), name="checkpoint")
-        self._thread.start()
+        with self._lock:
+            self._waiting = [other for other in self._waiting if other.name != name]
+            self._waiting.append(snapshot)
+            thread = self._thread
+            if thread is None:
+                thread = threading.Thread(target=self._write_waiting, name="checkpoint")
+                self._thread = thread
+                thread.start()
         if wait:
-            self._thread.join()
+            thread.join()
+
+    def _write_waiting(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                snapshot = self._waiting.pop(0)
+            self._write(snapshot)
 
     def _write(self, snapshot: Snapshot) -> None:
         try:

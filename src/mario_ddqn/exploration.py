@@ -80,7 +80,7 @@ class Exploration:
         """Goes back to `get_state`."""
         self._held = np.array(state["held"], np.int64)
         self._left = np.array(state["left"], np.int64)
-        self._last = np.array(state.get("last", [-1] * len(self._last)), np.int64)
+        self._last = np.array(state["last"], np.int64)
         set_random(self._random, state["random"])
 
 

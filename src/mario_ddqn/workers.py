@@ -79,8 +79,9 @@ class WorkerCollector:
     """Actors in processes of their own, each with its emulator and its lanes.
 
     They write into the rings, which lie in shared memory, and send only the
-    summaries of ended episodes through a pipe. Neither side waits for the other
-    beyond the limit that `collect` is given. An actor that dies is started anew.
+    summaries of ended episodes and new start states through a pipe. Neither side
+    waits for the other beyond the limit that `collect` is given. An actor that
+    dies is started anew.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class WorkerCollector:
         self._shared = shared
         self._rings = rings
         self._network = network
-        self._known_starts = known_starts
+        self._known_starts = dict(known_starts)
         self._report = report
         self._actors = actors
         self._lanes_each = rings.lanes // actors
@@ -154,11 +155,20 @@ class WorkerCollector:
         return list(self._control.seconds)
 
     def get_state(self) -> dict[str, Any]:
-        """Nothing: the episodes in flight are what a resumed run begins anew."""
-        return {}
+        """The start states; the episodes in flight are what a resumed run begins anew."""
+        starts = self._known_starts
+        return {
+            "start_states": {
+                "cells": [list(cell) for cell in starts],
+                "states": list(starts.values()),
+            }
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Nothing to go back to, see `get_state`."""
+        """Goes back to `get_state`, of an InlineCollector too."""
+        starts = state.get("start_states", {"cells": [], "states": []})
+        cells = [tuple(cell) for cell in starts["cells"]]
+        self._known_starts.update(zip(cells, starts["states"], strict=True))
 
     def close(self) -> None:
         """Ends the actors, within a few seconds."""
@@ -238,6 +248,8 @@ class WorkerCollector:
                         collected.episodes.append(message)
                     elif isinstance(message, Evaluation):
                         collected.evaluation = message
+                    elif isinstance(message, dict):
+                        self._known_starts.update(message)
                     else:
                         self._failures[index] = message
 
@@ -317,4 +329,7 @@ def _act(job: _Job, pipe: Connection) -> None:
         for episode in actor.step(network.greedy_actions, run_step):
             pipe.send(episode)
         control.steps[job.index] += actor.lanes
+        new_starts = actor.take_new_starts()
+        if new_starts:
+            pipe.send(dict(new_starts))
     actor.close()
