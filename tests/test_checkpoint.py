@@ -178,6 +178,26 @@ def test_a_newer_format_says_what_to_do(tmp_path: Path) -> None:
         load_checkpoint(path)
 
 
+def test_a_slow_disk_never_holds_the_training_up(tmp_path: Path) -> None:
+    """The first file is a pipe that nobody reads: its save takes until we do."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    writer, _messages = checkpointer(folder, save_replay=False)
+    pipe = folder / "step-000000000001.chkpt.tmp"
+    os.mkfifo(pipe)
+    writer.save(payload(steps=1), steps=1)
+    assert writer.busy
+    for steps in (2, 3):
+        writer.save(payload(steps=steps), steps=steps, name=BEST)
+    assert not (folder / BEST).exists()
+    pipe.read_bytes()
+    writer.save(payload(steps=4), steps=4, wait=True)
+    # Of the two that waited for the same name, the newer one was written.
+    assert load_checkpoint(folder / BEST)["steps"] == 3
+    assert find_checkpoint(folder)[1]["steps"] == 4
+    assert not writer.busy
+
+
 def test_a_failing_disk_is_reported_and_the_last_good_one_stays(tmp_path: Path) -> None:
     writer, messages = checkpointer(tmp_path / "run")
     writer.save(payload(steps=1), steps=1, wait=True)

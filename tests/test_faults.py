@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import random
+import resource
 import select
 import shutil
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import termios
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from mario_ddqn.policy import load_policy
 from mario_ddqn.run import resume
 
 ROOT = Path(__file__).parent.parent
+PRETRAINED = ROOT / "checkpoints" / "pretrained" / "1-1.chkpt"
 pytestmark = pytest.mark.faults
 SMALL = """
 env: {stall_steps: 30, actions: [right+B, right+A+B]}
@@ -152,6 +155,69 @@ def test_vanished_folder_does_not_end_the_training(tmp_path: Path) -> None:
     assert "not saved" in told + rest
     assert code == 0
     assert find_checkpoint(tmp_path / "away")[2] == []
+
+
+def file_size_limit(size: int) -> Callable[[], None]:
+    """A disk with room for no file larger than that, for a process to be started."""
+
+    def limit() -> None:
+        # Python ignores the signal that comes with it, but libraries that the process loads
+        # may be killed by it.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
+def test_full_disk_training_goes_on_and_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    training.lines_until(300)
+    training.process.send_signal(signal.SIGINT)
+    assert training.end()[0] == 0
+    good = find_checkpoint(training.folder)[0]
+    before = good.read_bytes()
+    command = [sys.executable, "-m", "mario_ddqn.train_cli", "--resume", str(training.folder)]
+    # In one process, because memory that processes share is a file too.
+    command += ["--set", "checkpoint.every_minutes=0.01", "--set", "train.actors=0"]
+    command += ["--steps", "1500"]
+    done = subprocess.run(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        preexec_fn=file_size_limit(10_000),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not saved (File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert good.read_bytes() == before
+    assert find_checkpoint(training.folder)[0] == good
+    assert not list(training.folder.rglob("*.tmp"))
+
+
+def test_no_room_for_shared_memory_is_one_line(tmp_path: Path) -> None:
+    training = Training(tmp_path, preexec_fn=file_size_limit(1_000_000))
+    code, told = training.end()
+    assert code == 2
+    assert "no room for 0.03 GB of memory that processes share" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("name", ["x.mp4", "x.gif"])
+def test_full_disk_while_filming(tmp_path: Path, name: str) -> None:
+    command = [sys.executable, "-m", "mario_ddqn.play_cli", "--checkpoint", str(PRETRAINED)]
+    command += ["--out", str(tmp_path / name)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=file_size_limit(20_000),
+    )
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert f"{name}: the video can't be written on (File too large)" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 FORMATS = sorted((Path(__file__).parent / "data").glob("format-*.chkpt"))

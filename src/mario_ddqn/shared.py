@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mario_ddqn.errors import UserError
+
 
 class SharedArrays:
     """Arrays that a parent allocates and its spawned children find again, in the same order.
@@ -28,7 +30,11 @@ class SharedArrays:
         self._next = 0
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """In the parent a zeroed array; in a child the array the parent got at this call."""
+        """In the parent a zeroed array; in a child the array the parent got at this call.
+
+        Raises:
+            UserError: neither /dev/shm nor the temporary folder has room for it.
+        """
         if self._context is None:
             block, known_shape, known_dtype = self._blocks[self._next]
             self._next += 1
@@ -36,7 +42,14 @@ class SharedArrays:
                 raise RuntimeError(f"shared array {self._next - 1} is {known_shape}, not {shape}")
         else:
             size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
-            block = self._context.RawArray(ctypes.c_uint8, size)
+            try:
+                block = self._context.RawArray(ctypes.c_uint8, size)
+            except OSError as error:
+                raise UserError(
+                    f"no room for {size / 1e9:.2f} GB of memory that processes share "
+                    f"({error.strerror}): lower replay.maxlen, set TMPDIR to a larger folder, or "
+                    "train in one process with train.actors=0"
+                ) from error
             self._blocks.append((block, tuple(shape), np.dtype(dtype).str))
         array = np.frombuffer(block, dtype, math.prod(shape))
         return array.reshape(shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -47,10 +49,18 @@ class VideoWriter:
             raise UserError(f"{path}: cannot write the video ({error.strerror})") from error
 
     def add(self, picture: np.ndarray) -> None:
-        """Appends a picture, uint8 RGB [height, width, 3], the same size each time."""
+        """Appends a picture, uint8 RGB [height, width, 3], the same size each time.
+
+        Raises:
+            UserError: the disk is full, or the folder gone; nothing is left of the video.
+        """
         self._pictures += 1
         if self._gif and self._pictures % (_FPS // _GIF_FPS):
             return
+        with self._writing():
+            self._append(picture)
+
+    def _append(self, picture: np.ndarray) -> None:
         big = picture.repeat(self._scale, 0).repeat(self._scale, 1)
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(big), format="rgb24")
         if self._stream is None:
@@ -62,7 +72,17 @@ class VideoWriter:
             self._palette.push(frame)
 
     def finish(self) -> Path:
-        """Ends the file and gives it its name."""
+        """Ends the file and gives it its name.
+
+        Raises:
+            UserError: as `add`.
+        """
+        with self._writing():
+            self._end()
+            self._temporary.replace(self.path)
+        return self.path
+
+    def _end(self) -> None:
         if self._stream is not None:
             if self._palette is not None:
                 self._palette.push(None)
@@ -75,13 +95,23 @@ class VideoWriter:
                     self._encode(frame)
             self._container.mux(self._stream.encode(None))
         self._container.close()
-        self._temporary.replace(self.path)
-        return self.path
 
     def discard(self) -> None:
         """Gives the video up; nothing is left of it."""
-        self._container.close()
+        with contextlib.suppress(OSError, av.FFmpegError):
+            self._container.close()
         self._temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, av.FFmpegError) as error:
+            self.discard()
+            raise UserError(
+                f"{self.path}: the video can't be written on ({error.strerror or error}); make "
+                "room, or give another place with --out"
+            ) from error
 
     def _open_stream(self, width: int, height: int) -> av.VideoStream:
         rate = _GIF_FPS if self._gif else _FPS
