@@ -67,7 +67,7 @@ def test_a_snapshot_is_of_the_moment_of_the_call(tmp_path: Path) -> None:
     weight = torch.zeros(3)
     writer.save(payload(agent={"model": {"weight": weight}}), steps=1)
     weight += 1
-    writer.save(payload(), steps=2, wait=True)
+    writer.save(payload(), steps=2, name=BEST, wait=True)
     content = load_checkpoint(tmp_path / "step-000000000001.chkpt")
     assert content["agent"]["model"]["weight"].tolist() == [0, 0, 0]
 
