@@ -17,7 +17,15 @@ import psutil
 import pytest
 import torch
 
-from mario_ddqn.config import Config, EnvConfig, EvaluationConfig, NetworkConfig, TrainConfig
+from mario_ddqn.checkpoint import detached
+from mario_ddqn.config import (
+    Config,
+    EnvConfig,
+    EvaluationConfig,
+    NetworkConfig,
+    StartStatesConfig,
+    TrainConfig,
+)
 from mario_ddqn.network import MarioNet
 from mario_ddqn.rings import FIRST, Rings
 from mario_ddqn.shared import SharedArrays
@@ -99,6 +107,23 @@ def test_actors_fill_the_rings_and_tell_of_their_episodes() -> None:
         assert all(200 < episode.x < 1500 for episode in run.episodes if episode.death)
         processes = run.processes()
     assert all(not process.is_running() for process in processes)
+
+
+def test_start_states_survive_a_resume() -> None:
+    """What the actors have reached is in the state, and new actors start there at once."""
+    config = dataclasses.replace(
+        CONFIG, start_states=StartStatesConfig(share=0.95, cell_pixels=32, alive_steps=5)
+    )
+    with Collecting(config=config) as run:
+        run.until(lambda: len(run.collector.get_state()["start_states"]["cells"]) >= 5)
+        state = run.collector.get_state()
+    saved = detached(state)
+    with Collecting(config=config) as run:
+        run.collector.set_state(saved)
+        run.until(lambda: len(run.episodes) >= 2)
+        assert not all(episode.from_start for episode in run.episodes[:2])
+        cells = run.collector.get_state()["start_states"]["cells"]
+    assert cells[: len(state["start_states"]["cells"])] == state["start_states"]["cells"]
 
 
 def test_actors_stop_at_the_limit_and_go_on() -> None:
