@@ -24,7 +24,9 @@ else:
     collect_ignore = [
         "test_agent.py",
         "test_actor.py",
+        "test_augmentation.py",
         "test_checkpoint.py",
+        "test_demonstrations.py",
         "test_end_to_end.py",
         "test_evaluate.py",
         "test_faults.py",

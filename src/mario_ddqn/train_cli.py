@@ -17,7 +17,10 @@ ends at once. Exit code 2: something in the command, the configuration or the
 machine must be mended; the message says what.
 
 A run's folder holds config.yaml, checkpoints (*.chkpt), the replay memory
-(replay/), metrics.csv, flags.jsonl, tensorboard/ and videos/.
+(replay/), metrics.csv, flags.jsonl, tensorboard/ and videos/. On disk the
+memory takes a tenth of replay.maxlen x 7 KB as a rule, never more than that and
+two segments a lane; checkpoints are the newest three (checkpoint.keep), the best
+and the first with a flag, 16 MB each with configs/ddqn.yaml.
 """
 
 
