@@ -77,7 +77,7 @@ def main() -> None:
         help="measure only how fast 1-1 is learned, against stable-baselines3 (up to an hour)",
     )
     options = parser.parse_args()
-    raw: dict[str, float] = {}
+    raw: dict[str, Any] = {}
     began = time.monotonic()
     if options.learn:
         ratios = learning(raw)
@@ -103,7 +103,7 @@ def main() -> None:
     _finish(ratios, raw, options.json)
 
 
-def _finish(ratios: dict[str, float], raw: dict[str, float], path: Path | None) -> None:
+def _finish(ratios: dict[str, float], raw: dict[str, Any], path: Path | None) -> None:
     _print_table(ratios)
     if path is not None:
         result = {"ratios": ratios, "raw": raw, "machine": machine()}
@@ -280,10 +280,11 @@ def trainings(raw: dict[str, float], seconds: float) -> None:
         raw[f"tutorial_every_{every}"] = _peer("tutorial", every=every, seconds=seconds)
 
 
-def learning(raw: dict[str, float]) -> dict[str, float]:
+def learning(raw: dict[str, Any]) -> dict[str, float]:
     """Seconds from the start until 20 greedy no-op starts of 1-1 reach a mean x of 1,500.
 
-    configs/ddqn.yaml against stable-baselines3's DQN at its defaults, which has
+    configs/ddqn.yaml against stable-baselines3's DQN at its defaults on the same
+    environment, both evaluated every minute. Ours ends when it is there, theirs after
     30 minutes; where it does not get there, the ratio is a lower bound.
     """
     settings = ["evaluation.every_minutes=1", "evaluation.episodes=20"]
@@ -291,28 +292,27 @@ def learning(raw: dict[str, float]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         process = _start("ddqn.yaml", folder, settings)
         evaluations = Path(folder) / "bench" / "evaluations.jsonl"
-        reached = -1.0
-        while reached < 0 and process.poll() is None:
+        ours: list[dict[str, Any]] = []
+        while _first_reached(ours) is None and process.poll() is None:
             time.sleep(1)
-            lines = evaluations.read_text().splitlines() if evaluations.exists() else []
-            for line in map(json.loads, lines):
-                raw["learn_best_mean_x"] = max(raw.get("learn_best_mean_x", 0), line["mean_x"])
-                if line["mean_x"] >= _LEARN_MEAN_X:
-                    reached = line["seconds"]
-                    break
+            if evaluations.exists():
+                ours = [json.loads(line) for line in evaluations.read_text().splitlines()]
         process.terminate()
         process.wait()
-    raw["learn_seconds"] = reached
-    command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py")]
-    command += ["--seconds", str(_LEARN_CAP_SECONDS), "--mean-x", str(_LEARN_MEAN_X)]
+    command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py"), "--every-minutes", "1"]
+    command += ["--seconds", str(_LEARN_CAP_SECONDS)]
     output = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
-    theirs = json.loads(output.splitlines()[-1])
-    sb3_seconds = theirs["result"]["seconds_to_goal"]
-    raw["sb3_learn_seconds"] = sb3_seconds
-    raw["sb3_learn_best_mean_x"] = max(line["mean_x"] for line in theirs["evaluations"])
-    if sb3_seconds < 0:
-        sb3_seconds = _LEARN_CAP_SECONDS
-    return {"learn_vs_sb3": sb3_seconds / reached if reached > 0 else 0.0}
+    theirs = json.loads(output.splitlines()[-1])["evaluations"]
+    raw["learn_evaluations"], raw["sb3_learn_evaluations"] = ours, theirs
+    our_seconds = raw["learn_seconds"] = _first_reached(ours)
+    sb3_seconds = raw["sb3_learn_seconds"] = _first_reached(theirs)
+    if our_seconds is None:
+        return {"learn_vs_sb3": 0.0}
+    return {"learn_vs_sb3": (sb3_seconds or _LEARN_CAP_SECONDS) / our_seconds}
+
+
+def _first_reached(evaluations: list[dict[str, Any]]) -> float | None:
+    return next((line["seconds"] for line in evaluations if line["mean_x"] >= _LEARN_MEAN_X), None)
 
 
 def _train(
