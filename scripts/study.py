@@ -17,16 +17,17 @@ import argparse
 import csv
 import json
 import re
+import signal
 import statistics
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
-from mario_ddqn.checkpoint import BEST
+from mario_ddqn.checkpoint import BEST, find_checkpoint
 
 ROOT = Path(__file__).parent.parent
 _RESULT = "result.json"
@@ -63,12 +64,24 @@ def main() -> int:
     options = parser.parse_args()
     study = read_study(options.study)
     options.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        failed = work(study, options.out, only_tables=options.tables_only)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    print((options.out / "table.md").read_text())
+    return 1 if failed else 0
+
+
+def work(study: Study, out: Path, *, only_tables: bool) -> int:
+    """Trains what is not finished, writes the tables after each; returns how many failed."""
     failed = 0
     # Seed by seed, so that a stopped study has something of every run.
     for seed in sorted({seed for run in study.runs for seed in run.seeds}):
         for run in study.runs:
-            folder = run_folder(options.out, run, seed)
-            if seed not in run.seeds or (folder / _RESULT).exists() or options.tables_only:
+            folder = run_folder(out, run, seed)
+            if seed not in run.seeds or (folder / _RESULT).exists() or only_tables:
                 continue
             print(f"{run.name}, seed {seed}", file=sys.stderr, flush=True)
             try:
@@ -76,10 +89,9 @@ def main() -> int:
             except subprocess.CalledProcessError as error:
                 failed += 1
                 print(f"failed: {error}", file=sys.stderr, flush=True)
-            write_tables(study, options.out)
-    write_tables(study, options.out)
-    print((options.out / "table.md").read_text())
-    return 1 if failed else 0
+            write_tables(study, out)
+    write_tables(study, out)
+    return failed
 
 
 def read_study(path: Path) -> Study:
@@ -103,6 +115,7 @@ def train(study: Study, run: Run, seed: int, folder: Path) -> None:
 
     Raises:
         CalledProcessError: the training or the evaluation failed.
+        KeyboardInterrupt: the training was stopped before its time.
     """
     if run.peer is not None:
         _train_peer(study, seed, folder)
@@ -117,7 +130,9 @@ def train(study: Study, run: Run, seed: int, folder: Path) -> None:
             command += ["--set", setting]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.log").open("a") as log:
-        subprocess.run(command, check=True, stderr=log)
+        _run(command, log)
+    if find_checkpoint(folder)[1]["seconds"] < 60 * study.minutes:
+        raise KeyboardInterrupt
     checkpoint = folder / BEST
     if not checkpoint.exists():
         checkpoint = max(folder.glob("step-*.chkpt"))
@@ -135,6 +150,20 @@ def train(study: Study, run: Run, seed: int, folder: Path) -> None:
         **{f"{name}_{key}": played[play][key] for name, play in _PLAYS.items() for key in _KEYS},
     }
     (folder / _RESULT).write_text(json.dumps(result) + "\n")
+
+
+def _run(command: list[str], log: TextIO) -> None:
+    """Waits for a training; a Ctrl-C is handed on to it, so that it saves first."""
+    # Of a session of its own, or a terminal's Ctrl-C would reach it twice.
+    process = subprocess.Popen(command, stderr=log, start_new_session=True)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
+    if code:
+        raise subprocess.CalledProcessError(code, command)
 
 
 _PLAYS = {"greedy": "greedy", "sticky": "greedy, sticky actions 0.25"}

@@ -8,6 +8,7 @@ taken, and its savestates are start states from the first minute.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,16 +31,18 @@ _CHUNK_STEPS = 2000
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Actions from the start to the flag (empty: none was found), and the search's steps."""
+    """Actions from the start to the flag (empty: none was found), and what the search took."""
 
     path: list[int]
-    steps: int
+    steps: int = 0
+    seconds: float = 0.0
 
 
 def find_demonstration(
     config: Config, report: Callable[[str], None], stop_requested: Callable[[], bool]
 ) -> Demonstration:
     """Searches for `demonstrations.search_steps` agent steps at most."""
+    began = time.monotonic()
     env = make_env(_search_env(config.env)).unwrapped
     search = ArchiveSearch(env, np.random.default_rng([config.seed, 6]))  # type: ignore[arg-type]
     most = config.demonstrations.search_steps
@@ -53,9 +56,9 @@ def find_demonstration(
     env.close()
     if found is None:
         report("search   no way to the flag found; Mario learns without")
-        return Demonstration([], search.steps)
+        return Demonstration([], search.steps, time.monotonic() - began)
     report(f"search   a way to the flag in {len(found):,} steps")
-    return Demonstration(found, search.steps)
+    return Demonstration(found, search.steps, time.monotonic() - began)
 
 
 def _search_env(config: EnvConfig) -> EnvConfig:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from mario_ddqn import __version__
 from mario_ddqn.actions import action_names
 from mario_ddqn.actor import make_actor
 from mario_ddqn.agent import DDQNAgent, NotFiniteError
+from mario_ddqn.banner import banner
 from mario_ddqn.checkpoint import Checkpointer, find_checkpoint
 from mario_ddqn.collect import Collector
 from mario_ddqn.config import Config
@@ -39,7 +40,6 @@ from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
 from mario_ddqn.samplers import make_sampler
 from mario_ddqn.shared import SharedArrays
-from mario_ddqn.sizing import GB
 from mario_ddqn.start_states import Cell
 from mario_ddqn.threads import LearnerThreads
 from mario_ddqn.trainer import Trainer
@@ -127,28 +127,16 @@ def _train(
         window=GPU_WINDOW if plan.replay.device == "cuda" else None,
     )
     frames: Frames = (GpuFrames if plan.replay.device == "cuda" else RamFrames)(rings, plan.device)
-    memory = ReplayMemory(
-        rings,
-        frames,
-        stack=config.env.stack,
-        n_step=config.agent.n_step,
-        gamma=config.agent.gamma,
-        sampler=make_sampler(config.replay, rings, np.random.default_rng([config.seed, 1])),
-        device=plan.device,
-    )
     write_atomically(folder / CONFIG_FILE, dump_config(config).encode())
     start_step = 0 if payload is None else payload["steps"]
     display = Display(total=config.train.steps, start=start_step)
+    threads = LearnerThreads(plan.cores, plan.actors) if plan.actors else None
+    for line in banner(config, folder, agent, plan):
+        display.line(line)
     demonstration = _demonstration(config, payload, display.line, stop_requested)
-    replay: ReplayMemory | WithDemonstrations = memory
-    known_starts: dict[Cell, dict[str, Any]] = {}
-    if demonstration.path:
-        shown, known_starts = play_back(config, demonstration.path)
-        replay = WithDemonstrations(memory, demonstration.path, shown, config, plan.device)
+    replay, known_starts = _replay(config, plan, rings, frames, demonstration)
     collector: Collector
-    threads = None
     if plan.actors:
-        threads = LearnerThreads(plan.cores, plan.actors)
         collector = WorkerCollector(
             config,
             actors=plan.actors,
@@ -185,14 +173,28 @@ def _train(
         threads=threads,
         stop_requested=stop_requested,
     )
-    for line in _banner(config, folder, agent, plan):
-        display.line(line)
     if payload is None:
-        trainer.steps = demonstration.steps
+        trainer.count_in(demonstration.steps, demonstration.seconds)
     else:
         _restore(trainer, checkpointer, rings, frames, payload, folder, display)
     try:
-        trainer.run()
+        with _told_to_the_user(trainer, folder):
+            trainer.run()
+    finally:
+        collector.close()
+        metrics.close()
+        display.close()
+    display.line(
+        f"step {trainer.steps:,} saved; go on: mario-train --resume {folder}   "
+        f"watch: mario-play --checkpoint {folder}"
+    )
+
+
+@contextmanager
+def _told_to_the_user(trainer: Trainer, folder: Path) -> Iterator[None]:
+    """What can end a training before its time: saved if it can be, and told in one line."""
+    try:
+        yield
     except ActorError as error:
         trainer.save(wait=True)
         raise UserError(
@@ -210,14 +212,25 @@ def _train(
             f"CUDA out of memory; step {trainer.steps:,} is saved: lower agent.batch_size or "
             f"replay.maxlen, or set replay.device=cpu, then --resume {folder}"
         ) from error
-    finally:
-        collector.close()
-        metrics.close()
-        display.close()
-    display.line(
-        f"step {trainer.steps:,} saved; go on: mario-train --resume {folder}   "
-        f"watch: mario-play --checkpoint {folder}"
+
+
+def _replay(
+    config: Config, plan: Plan, rings: Rings, frames: Frames, demonstration: Demonstration
+) -> tuple[ReplayMemory | WithDemonstrations, dict[Cell, dict[str, Any]]]:
+    """The replay memory, and the start states that the demonstration gives."""
+    memory = ReplayMemory(
+        rings,
+        frames,
+        stack=config.env.stack,
+        n_step=config.agent.n_step,
+        gamma=config.agent.gamma,
+        sampler=make_sampler(config.replay, rings, np.random.default_rng([config.seed, 1])),
+        device=plan.device,
     )
+    if not demonstration.path:
+        return memory, {}
+    shown, known_starts = play_back(config, demonstration.path)
+    return WithDemonstrations(memory, demonstration.path, shown, config, plan.device), known_starts
 
 
 def _demonstration(
@@ -229,10 +242,13 @@ def _demonstration(
     """Searched for by a new run, kept in the checkpoint of a resumed one."""
     if payload is not None:
         kept = payload["sampler"].get("demonstration")
-        return Demonstration(kept["path"] if kept else [], 0)
+        return Demonstration(kept["path"] if kept else [])
     if config.demonstrations.search_steps == 0:
-        return Demonstration([], 0)
-    return find_demonstration(config, report, stop_requested)
+        return Demonstration([])
+    demonstration = find_demonstration(config, report, stop_requested)
+    if stop_requested():
+        raise UserError("stopped while it searched for a way; nothing is saved yet, start it again")
+    return demonstration
 
 
 def _restore(
@@ -262,27 +278,3 @@ def _restore(
             f"{folder}: the checkpoint does not fit this configuration ({reason}); "
             "resume without changing the network, the actions, the stage or the lanes"
         ) from error
-
-
-def _banner(config: Config, folder: Path, agent: DDQNAgent, plan: Plan) -> list[str]:
-    weights = sum(parameter.numel() for parameter in agent.online.parameters())
-    actions = action_names(config.env.actions)
-    lanes = config.train.lanes
-    where = (
-        f"in each of {plan.actors} actor process{'es' * (plan.actors > 1)}"
-        if plan.actors
-        else "in one process"
-    )
-    memory = "GPU memory" if plan.replay.device == "cuda" else "RAM"
-    size = f"{plan.replay.size_bytes / GB:.2f} GB of {memory}"
-    return [
-        f"mario-train {__version__}, Python {platform.python_version()}, torch {torch.__version__}",
-        f"game     {config.env.stage} on {plan.core}, {lanes} lane{'s' * (lanes > 1)} {where}, "
-        f"actions {', '.join(actions)}",
-        f"network  {weights:,} weights on {agent.device}, {torch.get_num_threads()} threads",
-        f"replay   {plan.replay.maxlen:,} transitions, {size}",
-        f"folder   {folder}",
-        f"watch    mario-play --checkpoint {folder}   (a video, at any time)",
-        f"curves   tensorboard --logdir {folder}",
-        f"stop     Ctrl-C saves and ends; go on with: mario-train --resume {folder}",
-    ]

@@ -79,6 +79,11 @@ class Trainer:
         self._row_steps = self._row_updates = self._saved_steps = 0
         self._profile = Profile(LEARNER_PARTS)
 
+    def count_in(self, steps: int, seconds: float) -> None:
+        """What was done before the first step of training counts as part of the run."""
+        self.steps += steps
+        self._seconds_before += seconds
+
     def run(self) -> None:
         """Trains; whatever ends it, the last thing is a checkpoint."""
         self._begin_clocks()
