@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +37,7 @@ _STICKY = 0.25
 
 
 class _Evaluations(BaseCallback):
-    """Evaluates every so often, and ends the training when its time is up."""
+    """Evaluates every so often, and ends the training at its goal or when its time is up."""
 
     def __init__(self, env: Any, options: argparse.Namespace) -> None:
         super().__init__()
@@ -56,9 +57,9 @@ class _Evaluations(BaseCallback):
         return actions
 
     def is_wanted(self) -> bool:
-        """Its time is not up yet."""
-        seconds: float = self._options.seconds
-        return self._elapsed() < seconds
+        """Its goal is not reached, and its time not up yet."""
+        reached = any(line["mean_x"] >= self._options.until_mean_x for line in self.lines)
+        return not reached and self._elapsed() < float(self._options.seconds)
 
     def _elapsed(self) -> float:
         """Seconds of training so far, without those of the evaluations."""
@@ -89,6 +90,7 @@ def main() -> None:
     parser.add_argument("--stage", default="1-1")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1800, help="of training at most")
+    parser.add_argument("--until-mean-x", type=float, default=math.inf, help="ends the training")
     parser.add_argument("--every-minutes", type=float, default=2, help="between evaluations")
     parser.add_argument("--episodes", type=int, default=0, help="of the last evaluation; 0: none")
     parser.add_argument("--evaluation-seed", type=int, default=0)

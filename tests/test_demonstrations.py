@@ -12,6 +12,7 @@ import torch
 
 from mario_ddqn.actions import action_names
 from mario_ddqn.agent import DDQNAgent, margin_losses
+from mario_ddqn.checkpoint import find_checkpoint
 from mario_ddqn.config import (
     AgentConfig,
     Config,
@@ -21,10 +22,12 @@ from mario_ddqn.config import (
     RewardTerms,
     StartStatesConfig,
 )
+from mario_ddqn.config_file import parse_config
 from mario_ddqn.demonstrations import WithDemonstrations, find_demonstration, play_back
 from mario_ddqn.frames import RamFrames
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.rings import FINAL, TERMINATED, Rings
+from mario_ddqn.run import resume, start
 from mario_ddqn.samplers import make_sampler
 
 CPU = torch.device("cpu")
@@ -122,3 +125,41 @@ def test_a_search_that_finds_nothing_says_so_and_ends() -> None:
 
 def test_a_search_stops_when_asked() -> None:
     assert find_demonstration(ANY_CORE, lambda _: None, lambda: True).steps == 0
+
+
+@pytest.mark.slow
+def test_a_run_searches_learns_with_the_way_and_remembers_it(tmp_path: Path) -> None:
+    """1-4 is short: a way is found within a minute, its steps count, and a resume has it too."""
+    pytest.importorskip("stable_retro")
+    config = parse_config(
+        """
+env: {stage: 1-4, core: fceumm, actions: simple}
+agent: {network: {width: 0.125, hidden: 16}, batch_size: 8}
+demonstrations: {search_steps: 100000}
+start_states: {share: 0.9}
+replay: {maxlen: 4000, reserve_gb: 0}
+train: {burn_in: 100, lanes: 2, actors: 0}
+evaluation: {every_minutes: null}
+log: {every_seconds: 1000, tensorboard: false}
+""",
+        "small.yaml",
+    )
+    questions = 0
+
+    def stop() -> bool:
+        # Some 10 of them by the search, the others turn by turn of the training.
+        nonlocal questions
+        questions += 1
+        return questions > 300
+
+    folder = tmp_path / "run"
+    start(config, folder, stop)
+    first = find_checkpoint(folder)[1]
+    path = first["sampler"]["demonstration"]["path"]
+    assert 100 < len(path) < 2000
+    assert first["steps"] > 2000
+    assert first["agent"]["updates"] > 50
+    resume(folder, [f"train.steps={first['steps'] + 40}"], lambda: False)
+    second = find_checkpoint(folder)[1]
+    assert second["sampler"]["demonstration"]["path"] == path
+    assert second["steps"] >= first["steps"] + 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import random
@@ -328,3 +329,16 @@ def test_thousand_mutations_of_a_configuration_are_one_line() -> None:
             refused += 1
             assert len(str(error).splitlines()) == 1
     assert refused > 300
+
+
+def test_soak_in_short(tmp_path: Path) -> None:
+    """Some hundred thousand transitions, then every kind of ending: nothing is left of any."""
+    figures = tmp_path / "soak.json"
+    command = [sys.executable, ROOT / "scripts" / "soak.py", "--json", figures]
+    # The memory is still growing into its size then: the exit code is not looked at.
+    done = subprocess.run(
+        [*command, "--transitions", "400000"], capture_output=True, text=True, timeout=400
+    )
+    leaks = json.loads(figures.read_text())["leaks"]
+    assert len(leaks) == 9, done.stderr
+    assert not any(leaks.values()), leaks
