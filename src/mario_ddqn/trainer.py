@@ -147,7 +147,8 @@ class Trainer:
     def _evaluate(self, result: Evaluation | None) -> None:
         """Takes a result in, and asks for the next one when it is time."""
         if result is not None and self._candidate is not None:
-            self._metrics.evaluation(result, step=self._candidate["steps"], seconds=self.seconds)
+            candidate = self._candidate
+            self._metrics.evaluation(result, step=candidate["steps"], seconds=candidate["seconds"])
             self._display.evaluation(result)
             if result.better_than(self._best):
                 self._best = result
