@@ -162,7 +162,7 @@ def _soak(folder: Path, transitions: int) -> Soak:
     for tenth in range(2, 10):
         training.wait_for(transitions * tenth // 10)
         print(f"{tenth}0%: {_sizes(training)}", file=sys.stderr, flush=True)
-    training.wait_for(transitions * 99 // 100)
+    training.wait_for(transitions * 97 // 100)
     late = _sizes(training)
     seconds = time.monotonic() - began
     leaks = training.leaks()
@@ -174,9 +174,9 @@ def _soak(folder: Path, transitions: int) -> Soak:
 def _sizes(training: Training) -> dict[str, float]:
     """Of all processes together; memory as the median of a few looks, shared pages once."""
     looks = []
-    for _ in range(9):
+    for _ in range(5):
         looks.append(sum(process.memory_full_info().pss for process in training.family()))
-        time.sleep(1)
+        time.sleep(0.5)
     family = training.family()
     return {
         "memory, MB": sorted(looks)[len(looks) // 2] / 1e6,

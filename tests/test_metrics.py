@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from pathlib import Path
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mario_ddqn.actor import Episode
@@ -115,6 +117,34 @@ def test_a_failing_disk_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").rmdir()
     metrics.write(row(3))
     assert len(list(csv.DictReader(read(tmp_path, "metrics.csv")))) == 1
+
+
+def test_curves_go_on_after_their_disk_has_failed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """TensorBoard's thread dies of it: told once, without a traceback, and a new one is begun."""
+    messages: list[str] = []
+    metrics = Metrics(tmp_path, start_step=0, tensorboard=True, report=messages.append)
+    metrics.write(row(1))
+    folder = tmp_path / "tensorboard"
+    folder.rename(tmp_path / "away")
+    folder.write_text("in the way")
+    step = 2
+    deadline = time.monotonic() + 30
+    while not messages or step < 100:
+        assert time.monotonic() < deadline
+        metrics.write(row(step))
+        step += 1
+    assert len(messages) == 1
+    assert messages[0].startswith("curves not written (")
+    folder.unlink()
+    metrics.write(row(step))
+    metrics.close()
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    assert [event.step for event in events.Scalars("episode/best_x")][-1] == step
+    assert len(list(csv.DictReader(read(tmp_path, "metrics.csv")))) == step
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_plain_lines_where_there_is_no_terminal() -> None:

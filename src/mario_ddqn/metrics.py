@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mario_ddqn.actor import Episode
+from mario_ddqn.curves import Curves
 from mario_ddqn.evaluate import Evaluation
 from mario_ddqn.files import rewrite_lines
 
@@ -108,26 +109,21 @@ class Metrics:
         self._metrics = folder / METRICS_FILE
         self._flags = folder / FLAGS_FILE
         self._report = report
-        self._failed = False
+        self._failing: set[str] = set()
         self._fields = list(Row.__dataclass_fields__)
         rewrite_lines(self._metrics, lambda line: not _after(line.partition(",")[0], start_step))
         self._evaluations = folder / EVALUATIONS_FILE
         for file in (self._flags, self._evaluations):
             rewrite_lines(file, lambda line: not _after(_step_of(line), start_step))
-        self._writer = None
-        if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(
-                str(folder / "tensorboard"), purge_step=start_step + 1, flush_secs=10
-            )
+        self._curves = (
+            Curves(folder / "tensorboard", start_step=start_step) if tensorboard else None
+        )
 
     def write(self, row: Row) -> None:
         """Appends to metrics.csv and TensorBoard."""
         values = asdict(row)
-        self._try(lambda: self._append_row(values))
-        if self._writer is not None:
-            self._try(lambda: self._add_scalars(values))
+        self._try("metrics", lambda: self._append_row(values))
+        self._add({scalar: values[key] for key, scalar in _SCALARS.items()}, row.step)
 
     def flag(self, episode: Episode, *, step: int, number: int, seconds: float) -> None:
         """Appends to flags.jsonl."""
@@ -142,26 +138,27 @@ class Metrics:
             "lane": episode.lane,
             "exploration_rate": episode.rate,
         }
-        self._try(lambda: _append(self._flags, json.dumps(record) + "\n"))
+        self._try("flags", lambda: _append(self._flags, json.dumps(record) + "\n"))
 
     def evaluation(self, result: Evaluation, *, step: int, seconds: float) -> None:
         """Appends to evaluations.jsonl and TensorBoard."""
         record = {"step": step, "seconds": round(seconds, 1), **asdict(result)}
-        self._try(lambda: _append(self._evaluations, json.dumps(record) + "\n"))
-        writer = self._writer
-        if writer is not None:
-            self._try(lambda: writer.add_scalar("evaluation/clear_rate", result.clear_rate, step))
-            self._try(lambda: writer.add_scalar("evaluation/mean_x", result.mean_x, step))
+        self._try("evaluations", lambda: _append(self._evaluations, json.dumps(record) + "\n"))
+        scalars = {
+            "evaluation/clear_rate": result.clear_rate,
+            "evaluation/mean_x": result.mean_x,
+        }
+        self._add(scalars, step)
 
     def close(self) -> None:
         """Flushes TensorBoard."""
-        if self._writer is not None:
-            self._try(self._writer.close)
+        if self._curves is not None:
+            self._try("curves", self._curves.close)
 
-    def _add_scalars(self, values: dict[str, Any]) -> None:
-        assert self._writer is not None
-        for key, scalar in _SCALARS.items():
-            self._writer.add_scalar(scalar, values[key], values["step"])
+    def _add(self, scalars: dict[str, float], step: int) -> None:
+        curves = self._curves
+        if curves is not None:
+            self._try("curves", lambda: curves.add(scalars, step))
 
     def _append_row(self, values: dict[str, Any]) -> None:
         new = not self._metrics.exists()
@@ -171,14 +168,14 @@ class Metrics:
                 writer.writeheader()
             writer.writerow(values)
 
-    def _try(self, write: Callable[[], Any]) -> None:
+    def _try(self, what: str, write: Callable[[], Any]) -> None:
         try:
             write()
-            self._failed = False
+            self._failing.discard(what)
         except OSError as error:
-            if not self._failed:
-                self._report(f"metrics not written ({error.strerror or error}); training goes on")
-            self._failed = True
+            if what not in self._failing:
+                self._report(f"{what} not written ({error.strerror or error}); training goes on")
+            self._failing.add(what)
 
 
 def _append(path: Path, text: str) -> None:
