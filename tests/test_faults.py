@@ -196,6 +196,34 @@ def test_full_disk_training_goes_on_and_the_last_good_checkpoint_stays(tmp_path:
     assert not list(training.folder.rglob("*.tmp"))
 
 
+@pytest.mark.parametrize("runs", ["/proc", "/dev/null/x"])
+def test_a_folder_for_runs_that_can_not_be_written(tmp_path: Path, runs: str) -> None:
+    config = tmp_path / "small.yaml"
+    config.write_text(SMALL)
+    command = [sys.executable, "-m", "mario_ddqn.train_cli", "--config", str(config)]
+    done = subprocess.run(
+        [*command, "--runs", runs, "--name", "x"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"mario-train: {runs}/x: this folder can't be made (")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_run_on_a_disk_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
+    """As a read-only disk: resuming fails at the first file it must write."""
+    training = Training(tmp_path)
+    training.lines_until(100)
+    training.process.send_signal(signal.SIGINT)
+    assert training.end()[0] == 0
+    command = [sys.executable, "-m", "mario_ddqn.train_cli", "--resume", str(training.folder)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, preexec_fn=file_size_limit(0)
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("mario-train: ")
+
+
 def test_no_room_for_shared_memory_is_one_line(tmp_path: Path) -> None:
     training = Training(tmp_path, preexec_fn=file_size_limit(1_000_000))
     code, told = training.end()

@@ -21,6 +21,13 @@ def run_command(
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"{name}: {where}{error.strerror or error}; mend it, or use another place",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print(f"{name}: stopped at once; what was saved before is good", file=sys.stderr)
         return 130

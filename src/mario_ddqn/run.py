@@ -73,7 +73,12 @@ def run_folder(parent: Path, config: Config, stem: str) -> Path:
 def start(config: Config, folder: Path, stop_requested: Callable[[], bool]) -> None:
     """Trains a new run in `folder`, which must not exist."""
     plan = make_plan(config)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: this folder can't be made ({error.strerror}); give another with --runs"
+        ) from error
     with RunLock(folder):
         _train(config, plan, folder, None, stop_requested)
 
