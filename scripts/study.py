@@ -2,11 +2,12 @@
 
     python scripts/study.py configs/studies/1-1.yaml --out studies/1-1
 
-The study file names the minutes of each training, the seeds, the evaluation, and the
-runs: each a configuration with changes (`set`), or `peer: sb3`. Each training has
-the machine for itself. A study that was stopped goes on when it is started again:
-finished runs are kept, the one under way is resumed. Its folder then holds
-results.csv (a row a run and seed), curves.csv (every evaluation of the trainings),
+The study file names the minutes of training after which the best checkpoint so far is
+evaluated, the seeds, the evaluation, and the runs: each a configuration with changes
+(`set`), or `peer: sb3`. Each training has the machine for itself. A study that was
+stopped goes on when it is started again: finished runs are kept, the one under way is
+resumed. Its folder then holds
+results.csv (a row a run, seed and time), curves.csv (every evaluation of the trainings),
 table.md and curves.png (mean and range over the seeds).
 Needs `pip install -e '.[study]'`; peers need `.[bench]` too.
 """
@@ -30,7 +31,6 @@ import yaml
 from mario_ddqn.checkpoint import BEST, find_checkpoint
 
 ROOT = Path(__file__).parent.parent
-_RESULT = "result.json"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Run:
 class Study:
     """What a study file says."""
 
-    minutes: float
+    minutes: list[float]
     stage: str
     episodes: int
     evaluation_seed: int
@@ -81,7 +81,8 @@ def work(study: Study, out: Path, *, only_tables: bool) -> int:
     for seed in sorted({seed for run in study.runs for seed in run.seeds}):
         for run in study.runs:
             folder = run_folder(out, run, seed)
-            if seed not in run.seeds or (folder / _RESULT).exists() or only_tables:
+            done = _result(folder, study.minutes[-1]).exists()
+            if seed not in run.seeds or done or only_tables:
                 continue
             print(f"{run.name}, seed {seed}", file=sys.stderr, flush=True)
             try:
@@ -111,7 +112,7 @@ def run_folder(out: Path, run: Run, seed: int) -> Path:
 
 
 def train(study: Study, run: Run, seed: int, folder: Path) -> None:
-    """Trains or goes on, then evaluates the best checkpoint and writes the result.
+    """Trains, or goes on, from one of the study's times to the next, and evaluates at each.
 
     Raises:
         CalledProcessError: the training or the evaluation failed.
@@ -120,23 +121,37 @@ def train(study: Study, run: Run, seed: int, folder: Path) -> None:
     if run.peer is not None:
         _train_peer(study, seed, folder)
         return
+    for minutes in study.minutes:
+        if not _result(folder, minutes).exists():
+            _train_until(minutes, study, run, seed, folder)
+            _evaluate(minutes, study, folder)
+
+
+def _result(folder: Path, minutes: float) -> Path:
+    return folder / f"result-{minutes:g}.json"
+
+
+def _train_until(minutes: float, study: Study, run: Run, seed: int, folder: Path) -> None:
     command = [sys.executable, "-m", "mario_ddqn.train_cli"]
     if any(folder.glob("step-*.chkpt")):
-        command += ["--resume", str(folder)]
+        command += ["--resume", str(folder), "--set", f"train.minutes={minutes}"]
     else:
         command += ["--config", str(ROOT / str(run.config)), "--stage", study.stage]
         command += ["--runs", str(folder.parent), "--name", folder.name, "--seed", str(seed)]
-        for setting in [*run.set, f"train.minutes={study.minutes}"]:
+        for setting in [*run.set, f"train.minutes={minutes}"]:
             command += ["--set", setting]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.log").open("a") as log:
         _run(command, log)
-    if find_checkpoint(folder)[1]["seconds"] < 60 * study.minutes:
+    if find_checkpoint(folder)[1]["seconds"] < 60 * minutes:
         raise KeyboardInterrupt
+
+
+def _evaluate(minutes: float, study: Study, folder: Path) -> None:
     checkpoint = folder / BEST
     if not checkpoint.exists():
         checkpoint = max(folder.glob("step-*.chkpt"))
-    output = folder / "evaluation.json"
+    output = folder / f"evaluation-{minutes:g}.json"
     command = [sys.executable, str(ROOT / "scripts" / "evaluate.py"), str(checkpoint)]
     command += ["--stage", study.stage, "--episodes", str(study.episodes)]
     command += ["--seed", str(study.evaluation_seed), "--json", str(output)]
@@ -149,7 +164,7 @@ def train(study: Study, run: Run, seed: int, folder: Path) -> None:
         "steps": _last_step(folder),
         **{f"{name}_{key}": played[play][key] for name, play in _PLAYS.items() for key in _KEYS},
     }
-    (folder / _RESULT).write_text(json.dumps(result) + "\n")
+    _result(folder, minutes).write_text(json.dumps(result) + "\n")
 
 
 def _run(command: list[str], log: TextIO) -> None:
@@ -172,7 +187,7 @@ _KEYS = ("clears", "episodes_played", "clear_rate_interval", "mean_x", "mean_tim
 
 def _train_peer(study: Study, seed: int, folder: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py")]
-    command += ["--seconds", str(60 * study.minutes), "--seed", str(seed)]
+    command += ["--seconds", str(60 * study.minutes[-1]), "--seed", str(seed)]
     command += ["--every-minutes", "5"]
     command += ["--stage", study.stage, "--episodes", str(study.episodes)]
     command += ["--evaluation-seed", str(study.evaluation_seed)]
@@ -181,7 +196,7 @@ def _train_peer(study: Study, seed: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(evaluation) for evaluation in content["evaluations"]]
     (folder / "evaluations.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / _RESULT).write_text(json.dumps(content["result"]) + "\n")
+    _result(folder, study.minutes[-1]).write_text(json.dumps(content["result"]) + "\n")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -203,10 +218,12 @@ def write_tables(study: Study, out: Path) -> None:
     for run in study.runs:
         for seed in run.seeds:
             folder = run_folder(out, run, seed)
-            if not (folder / _RESULT).exists():
-                continue
             key = {"run": run.name, "seed": seed}
-            results.append({**key, **json.loads((folder / _RESULT).read_text())})
+            for minutes in study.minutes:
+                result = _result(folder, minutes)
+                if result.exists():
+                    entry = {**key, "minutes": minutes, **json.loads(result.read_text())}
+                    results.append(entry)
             curves += [{**key, **line} for line in _lines(folder / "evaluations.jsonl")]
     _write_csv(out / "results.csv", results)
     _write_csv(out / "curves.csv", curves)
@@ -225,17 +242,18 @@ def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def _table(study: Study, results: list[dict[str, Any]]) -> str:
     lines = [
-        f"{study.stage}, {study.minutes:g} minutes of training each; best checkpoint, "
-        f"{study.episodes} greedy episodes, seed {study.evaluation_seed}",
+        f"{study.stage}; best checkpoint so far, {study.episodes} greedy episodes, seed "
+        f"{study.evaluation_seed}",
         "",
-        "| run | seed | cleared | 95% interval | sticky 0.25 | mean x | first flag, step | steps |",
-        "|---|---|---|---|---|---|---|---|",
+        "| run | seed | minutes | cleared | 95% interval | sticky 0.25 | mean x | first flag, step "
+        "| steps |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in results:
         low, high = row["greedy_clear_rate_interval"]
         first = row["first_flag_step"]
         lines.append(
-            f"| {row['run']} | {row['seed']} | {row['greedy_clears']} of "
+            f"| {row['run']} | {row['seed']} | {row['minutes']:g} | {row['greedy_clears']} of "
             f"{row['greedy_episodes_played']} | {low:.0%} to {high:.0%} | {row['sticky_clears']} | "
             f"{row['greedy_mean_x']:,.0f} | {'-' if first is None else f'{first:,}'} | "
             f"{row['steps']:,} |"
@@ -258,7 +276,7 @@ def _draw(study: Study, curves: list[dict[str, Any]], path: Path) -> None:
             (line,) = axis.plot(minutes, middle, label=name)
             axis.fill_between(minutes, low, high, alpha=0.2, color=line.get_color())
         axis.set(
-            xlabel="minutes of training", ylabel=label, xlim=(0, study.minutes), ylim=(0, None)
+            xlabel="minutes of training", ylabel=label, xlim=(0, study.minutes[-1]), ylim=(0, None)
         )
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=8)

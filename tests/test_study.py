@@ -29,7 +29,7 @@ def test_a_study_is_stopped_and_goes_on(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(
         f"""
-minutes: 0.1
+minutes: [0.05, 0.1]
 seeds: [1]
 stage: 1-1
 episodes: 2
@@ -51,22 +51,23 @@ runs:
     _, told = first.communicate(timeout=60)
     assert first.returncode == 130
     assert told.endswith("stopped; the same command goes on\n")
-    assert not (out / "plain" / "seed-1" / "result.json").exists()
+    assert not (out / "plain" / "seed-1" / "result-0.1.json").exists()
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert (out / "plain" / "seed-1.log").read_text().count("resuming") == 1
+    assert (out / "plain" / "seed-1.log").read_text().count("resuming") >= 1
     with (out / "results.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert [(row["run"], row["seed"]) for row in rows] == [
-        ("plain", "1"),
-        ("n-step 3", "1"),
-        ("n-step 3", "2"),
+    assert [(row["run"], row["seed"], row["minutes"]) for row in rows] == [
+        (run, seed, minutes)
+        for run, seed in (("plain", "1"), ("n-step 3", "1"), ("n-step 3", "2"))
+        for minutes in ("0.05", "0.1")
     ]
     assert all(float(row["greedy_mean_x"]) > 100 for row in rows)
-    assert "| n-step 3 | 2 |" in done.stdout
+    assert "| n-step 3 | 2 | 0.1 |" in done.stdout
     assert (out / "curves.png").stat().st_size > 5000
-    before = (out / "plain" / "seed-1" / "result.json").stat().st_mtime
+    result = out / "plain" / "seed-1" / "result-0.1.json"
+    before = result.stat().st_mtime
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert again.returncode == 0
-    assert (out / "plain" / "seed-1" / "result.json").stat().st_mtime == before
+    assert result.stat().st_mtime == before
