@@ -19,7 +19,7 @@ agent: {network: {width: 0.125, hidden: 16}, batch_size: 4}
 exploration: {kind: ladder}
 replay: {maxlen: 4000, reserve_gb: 0}
 train: {burn_in: 100, steps_per_update: 16, lanes: 2}
-evaluation: {every_minutes: 0.02, episodes: 1}
+evaluation: {every_minutes: 0.01, episodes: 1}
 log: {every_seconds: 0.2, tensorboard: false}
 """
 
@@ -29,7 +29,7 @@ def test_a_study_is_stopped_and_goes_on(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(
         f"""
-minutes: [0.05, 0.1]
+minutes: [0.05, 0.2]
 seeds: [1]
 stage: 1-1
 episodes: 2
@@ -51,7 +51,7 @@ runs:
     _, told = first.communicate(timeout=60)
     assert first.returncode == 130
     assert told.endswith("stopped; the same command goes on\n")
-    assert not (out / "plain" / "seed-1" / "result-0.1.json").exists()
+    assert not (out / "plain" / "seed-1" / "result-0.2.json").exists()
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -61,12 +61,12 @@ runs:
     assert [(row["run"], row["seed"], row["minutes"]) for row in rows] == [
         (run, seed, minutes)
         for run, seed in (("plain", "1"), ("n-step 3", "1"), ("n-step 3", "2"))
-        for minutes in ("0.05", "0.1")
+        for minutes in ("0.05", "0.2")
     ]
     assert all(float(row["greedy_mean_x"]) > 100 for row in rows)
-    assert "| n-step 3 | 2 | 0.1 |" in done.stdout
+    assert "| n-step 3 | 2 | 0.2 |" in done.stdout
     assert (out / "curves.png").stat().st_size > 5000
-    result = out / "plain" / "seed-1" / "result-0.1.json"
+    result = out / "plain" / "seed-1" / "result-0.2.json"
     before = result.stat().st_mtime
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert again.returncode == 0
