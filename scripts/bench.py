@@ -78,11 +78,17 @@ def main() -> None:
         action="store_true",
         help="measure only how fast 1-1 is learned, against stable-baselines3 (up to an hour)",
     )
+    parser.add_argument(
+        "--without-fresh-jumps",
+        action="store_true",
+        help="with --learn: both without env.fresh_jumps, where no constant policy gets far",
+    )
     options = parser.parse_args()
     raw: dict[str, Any] = {}
     began = time.monotonic()
     if options.learn:
-        ratios = learning(raw)
+        changes = ["env.fresh_jumps=false"] if options.without_fresh_jumps else []
+        ratios = learning(raw, changes)
         _finish(ratios, raw, options.json)
         return
     for measure in (environment, sampling, learner, trainings):
@@ -282,16 +288,17 @@ def trainings(raw: dict[str, float], seconds: float) -> None:
         raw[f"tutorial_every_{every}"] = _peer("tutorial", every=every, seconds=seconds)
 
 
-def learning(raw: dict[str, Any]) -> dict[str, float]:
+def learning(raw: dict[str, Any], changes: list[str]) -> dict[str, float]:
     """Seconds of training until 20 greedy no-op starts of 1-1 reach a mean x of 1,500.
 
     configs/ddqn.yaml against stable-baselines3's DQN at its defaults on the same
     environment: both with three seeds, each evaluated every 20 seconds, for 30 minutes
     at most. Evaluations count in our seconds (an actor plays them), not in theirs.
     The ratio is that of the medians, a lower bound where theirs does not get there.
+    `changes` are made to the environment of both.
     """
     for key, learn in (("learn", _learn_ours), ("sb3_learn", _learn_theirs)):
-        raw[f"{key}_evaluations"] = [learn(seed) for seed in _LEARN_SEEDS]
+        raw[f"{key}_evaluations"] = [learn(seed, changes) for seed in _LEARN_SEEDS]
         raw[f"{key}_seconds"] = [_first_reached(seed) for seed in raw[f"{key}_evaluations"]]
     ours, theirs = (
         statistics.median(seconds or _LEARN_CAP_SECONDS for seconds in raw[key])
@@ -300,11 +307,11 @@ def learning(raw: dict[str, Any]) -> dict[str, float]:
     return {"learn_vs_sb3": theirs / ours}
 
 
-def _learn_ours(seed: int) -> list[dict[str, Any]]:
+def _learn_ours(seed: int, changes: list[str]) -> list[dict[str, Any]]:
     settings = [f"evaluation.every_minutes={_LEARN_EVERY_SECONDS / 60}", f"seed={seed}"]
     settings += [f"train.minutes={_LEARN_CAP_SECONDS / 60}", "evaluation.episodes=20"]
     with tempfile.TemporaryDirectory() as folder:
-        process = _start("ddqn.yaml", folder, settings)
+        process = _start("ddqn.yaml", folder, [*settings, *changes])
         file = Path(folder) / "bench" / "evaluations.jsonl"
         evaluations: list[dict[str, Any]] = []
         while _first_reached(evaluations) is None and process.poll() is None:
@@ -316,10 +323,12 @@ def _learn_ours(seed: int) -> list[dict[str, Any]]:
     return evaluations
 
 
-def _learn_theirs(seed: int) -> list[dict[str, Any]]:
+def _learn_theirs(seed: int, changes: list[str]) -> list[dict[str, Any]]:
     command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py"), "--seed", str(seed)]
     command += ["--every-minutes", str(_LEARN_EVERY_SECONDS / 60)]
     command += ["--seconds", str(_LEARN_CAP_SECONDS), "--until-mean-x", str(_LEARN_MEAN_X)]
+    for change in changes:
+        command += ["--set", change]
     output = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
     evaluations: list[dict[str, Any]] = json.loads(output.splitlines()[-1])["evaluations"]
     return evaluations

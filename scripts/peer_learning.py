@@ -90,12 +90,16 @@ def main() -> None:
     parser.add_argument("--stage", default="1-1")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1800, help="of training at most")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change the environment"
+    )
     parser.add_argument("--until-mean-x", type=float, default=math.inf, help="ends the training")
     parser.add_argument("--every-minutes", type=float, default=2, help="between evaluations")
     parser.add_argument("--episodes", type=int, default=0, help="of the last evaluation; 0: none")
     parser.add_argument("--evaluation-seed", type=int, default=0)
     options = parser.parse_args()
-    config = load_config(ROOT / "configs" / "ddqn.yaml", [f"env.stage={options.stage}"]).env
+    changes = [f"env.stage={options.stage}", *options.set]
+    config = load_config(ROOT / "configs" / "ddqn.yaml", changes).env
     env = make_env(config)
     model = DQN("CnnPolicy", make_env(config), buffer_size=_BUFFER, device="cpu", seed=options.seed)
     callback = _Evaluations(env, options)
