@@ -157,13 +157,14 @@ class Soak:
 def _soak(folder: Path, transitions: int) -> Soak:
     training = Training(folder, "soak", f"train.steps={transitions}")
     began = time.monotonic()
-    training.wait_for(transitions // 10)
-    early = _sizes(training)
-    for tenth in range(2, 10):
-        training.wait_for(transitions * tenth // 10)
-        print(f"{tenth}0%: {_sizes(training)}", file=sys.stderr, flush=True)
-    training.wait_for(transitions * 97 // 100)
-    late = _sizes(training)
+    early: dict[str, float] = {}
+    late: dict[str, float] = {}
+    for percent in (10, 20, 30, 40, 50, 60, 70, 80, 90, 97):
+        training.wait_for(transitions * percent // 100)
+        late = _sizes(training)
+        early = early or late
+        print(f"{percent}%: {late}", file=sys.stderr, flush=True)
+    training.process.wait()
     seconds = time.monotonic() - began
     leaks = training.leaks()
     if training.process.returncode != 0:
