@@ -318,7 +318,7 @@ def test_zip_bomb_is_refused_unopened(tmp_path: Path) -> None:
 )
 def test_well_formed_files_with_wrong_content(tmp_path: Path, damage: str) -> None:
     content = load_checkpoint(FORMATS[-1])
-    model = content["agent"]["model"]
+    model = content["agent"]["average"]  # what is played with
     key = next(iter(model))
     if damage == "shape":
         model[key] = torch.zeros(3, 3)
