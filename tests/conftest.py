@@ -36,6 +36,7 @@ else:
         "test_replay_store.py",
         "test_resume.py",
         "test_sizing.py",
+        "test_study.py",
         "test_threads.py",
         "test_workers.py",
     ]
