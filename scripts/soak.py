@@ -36,7 +36,7 @@ base.CORES["fceumm"] = ("synthetic_core:SyntheticCore", "numpy", "numpy")
 ROOT = Path(__file__).parent.parent
 _SHARED_MEMORY = Path("/dev/shm")
 _GROWTH = 0.03
-_END_SECONDS = 30.0
+_END_SECONDS = 120.0
 _ORPHAN_SECONDS = 5.0
 _CONFIG = """
 env: {actions: [right+B, right+A+B], frame_skip: 1, size: 36, stack: 4}

@@ -365,7 +365,7 @@ def test_soak_in_short(tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "scripts" / "soak.py", "--json", figures]
     # The memory is still growing into its size then: the exit code is not looked at.
     done = subprocess.run(
-        [*command, "--transitions", "400000"], capture_output=True, text=True, timeout=400
+        [*command, "--transitions", "400000"], capture_output=True, text=True, timeout=600
     )
     leaks = json.loads(figures.read_text())["leaks"]
     assert len(leaks) == 9, done.stderr

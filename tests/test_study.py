@@ -53,7 +53,7 @@ runs:
     assert told.endswith("stopped; the same command goes on\n")
     assert not (out / "plain" / "seed-1" / "result-0.2.json").exists()
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert (out / "plain" / "seed-1.log").read_text().count("resuming") >= 1
     with (out / "results.csv").open() as stream:
