@@ -18,11 +18,9 @@ from typing import Any
 
 from mario_ddqn.config_file import with_overrides
 from mario_ddqn.errors import UserError
-from mario_ddqn.evaluate import Rules, play, summary
+from mario_ddqn.evaluate import measure
 from mario_ddqn.policy import load_policy
 from mario_ddqn.wrappers import make_env
-
-_STICKY = 0.25
 
 
 def main() -> int:
@@ -67,10 +65,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
         f"seed {options.seed}"
     )
     env = make_env(env_config)
-    results = {}
-    for name, sticky in (("greedy", 0.0), ("greedy, sticky actions 0.25", _STICKY)):
-        rules = Rules(seed=options.seed, noop_max=30, sticky=sticky)
-        results[name] = summary(list(play(policy.greedy_actions, env, rules, options.episodes)))
+    results = measure(policy.greedy_actions, env, options.seed, options.episodes)
     env.close()
     return results
 

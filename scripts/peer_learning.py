@@ -23,7 +23,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 
 from mario_ddqn.config_file import load_config
-from mario_ddqn.evaluate import Evaluation, Rules, evaluate, play, summary
+from mario_ddqn.evaluate import Evaluation, Rules, evaluate, measure
 from mario_ddqn.wrappers import make_env
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +33,6 @@ _EPISODES = 20
 _TOTAL_STEPS = 120_000
 # The default of 1,000,000 takes 56 GB; of this one no transition is lost within an hour.
 _BUFFER = 200_000
-_STICKY = 0.25
 
 
 class _Evaluations(BaseCallback):
@@ -111,9 +110,8 @@ def main() -> None:
     }
     if options.episodes and callback.best_weights:
         model.policy.load_state_dict(callback.best_weights)
-        for name, sticky in (("greedy", 0.0), ("sticky", _STICKY)):
-            rules = Rules(seed=options.evaluation_seed, noop_max=30, sticky=sticky)
-            played = summary(list(play(callback.greedy, env, rules, options.episodes)))
+        both = measure(callback.greedy, env, options.evaluation_seed, options.episodes)
+        for name, played in zip(("greedy", "sticky"), both.values(), strict=True):
             del played["episodes"]
             result |= {f"{name}_{key}": value for key, value in played.items()}
     print(json.dumps({"evaluations": callback.lines, "result": result}))

@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 import yaml
 
-from mario_ddqn.checkpoint import BEST, find_checkpoint
+from mario_ddqn.checkpoint import find_checkpoint
 
 ROOT = Path(__file__).parent.parent
 
@@ -148,9 +148,7 @@ def _train_until(minutes: float, study: Study, run: Run, seed: int, folder: Path
 
 
 def _evaluate(minutes: float, study: Study, folder: Path) -> None:
-    checkpoint = folder / BEST
-    if not checkpoint.exists():
-        checkpoint = max(folder.glob("step-*.chkpt"))
+    checkpoint = find_checkpoint(folder, prefer_best=True)[0]
     output = folder / f"evaluation-{minutes:g}.json"
     command = [sys.executable, str(ROOT / "scripts" / "evaluate.py"), str(checkpoint)]
     command += ["--stage", study.stage, "--episodes", str(study.episodes)]
@@ -161,7 +159,7 @@ def _evaluate(minutes: float, study: Study, folder: Path) -> None:
     result = {
         "checkpoint": checkpoint.name,
         "first_flag_step": flags[0]["step"] if flags else None,
-        "steps": _last_step(folder),
+        "steps": find_checkpoint(folder)[1]["steps"],
         **{f"{name}_{key}": played[play][key] for name, play in _PLAYS.items() for key in _KEYS},
     }
     _result(folder, minutes).write_text(json.dumps(result) + "\n")
@@ -201,11 +199,6 @@ def _train_peer(study: Study, seed: int, folder: Path) -> None:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _last_step(folder: Path) -> int:
-    with (folder / "metrics.csv").open() as stream:
-        return int(list(csv.DictReader(stream))[-1]["step"])
 
 
 # -- tables and curves ---------------------------------------------------------

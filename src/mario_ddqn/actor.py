@@ -143,7 +143,7 @@ class Actor:
             from_start=bool(self._from_start[lane]),
         )
 
-    def take_new_starts(self) -> list[tuple[Cell, dict[str, Any]]]:
+    def take_new_starts(self) -> dict[Cell, dict[str, Any]]:
         """Start states for new stretches of the stage, since the last call."""
         return self._start_states.take_new()
 

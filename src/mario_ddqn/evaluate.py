@@ -111,6 +111,16 @@ def evaluate(
     return Evaluation(result["clear_rate"], result["mean_x"], len(outcomes))
 
 
+def measure(
+    greedy_actions: GreedyActions, env: FrameStack, seed: int, episodes: int
+) -> dict[str, dict[str, Any]]:
+    """Summaries of greedy play and of greedy play with sticky actions, 0 to 30 no-op frames."""
+    return {
+        name: summary(list(play(greedy_actions, env, Rules(seed=seed, sticky=sticky), episodes)))
+        for name, sticky in (("greedy", 0.0), ("greedy, sticky actions 0.25", 0.25))
+    }
+
+
 def wilson_interval(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
     """Wilson's score interval of a rate, 95% by default (Wilson 1927)."""
     if trials == 0:

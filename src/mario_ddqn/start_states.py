@@ -43,7 +43,7 @@ class StartStates:
         self._config = config
         self._random = random
         self._states = dict(known)
-        self._new: list[tuple[Cell, dict[str, Any]]] = []
+        self._new: dict[Cell, dict[str, Any]] = {}
         # By lane: where it is, and what waits to prove itself: (cell, state, steps since).
         self._cells: list[Cell | None] = [None] * lanes
         self._waiting: list[list[tuple[Cell, dict[str, Any], int]]] = [[] for _ in range(lanes)]
@@ -73,16 +73,16 @@ class StartStates:
         if waiting and self._waiting[lane][0][2] >= self._config.alive_steps:
             cell, state, _age = self._waiting[lane].pop(0)
             if cell not in self._states:
-                self._new.append((cell, state))
+                self._new[cell] = state
             self._states[cell] = state
         cell = cell_of(env, self._config.cell_pixels)
         if cell != self._cells[lane]:
             self._cells[lane] = cell
             self._waiting[lane].append((cell, env.get_state(), 0))
 
-    def take_new(self) -> list[tuple[Cell, dict[str, Any]]]:
+    def take_new(self) -> dict[Cell, dict[str, Any]]:
         """Stretches reached for the first time since the last call, with their states."""
-        new, self._new = self._new, []
+        new, self._new = self._new, {}
         return new
 
     def get_state(self) -> dict[str, Any]:

@@ -331,5 +331,5 @@ def _act(job: _Job, pipe: Connection) -> None:
         control.steps[job.index] += actor.lanes
         new_starts = actor.take_new_starts()
         if new_starts:
-            pipe.send(dict(new_starts))
+            pipe.send(new_starts)
     actor.close()
