@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import copy
+import dataclasses
 import json
 import math
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class _Evaluations(BaseCallback):
             self.best_weights = copy.deepcopy(self.model.policy.state_dict())
         self._evaluating += time.monotonic() - began
         step = {"step": self.num_timesteps, "seconds": round(elapsed, 1)}
-        self.lines.append({**step, **asdict(result)})
+        self.lines.append({**step, **dataclasses.asdict(result)})
         return self.is_wanted()
 
 
@@ -110,7 +110,9 @@ def main() -> None:
     }
     if options.episodes and callback.best_weights:
         model.policy.load_state_dict(callback.best_weights)
-        both = measure(callback.greedy, env, options.evaluation_seed, options.episodes)
+        # As evaluate.py plays: with the game's own time limit only.
+        whole = make_env(dataclasses.replace(config, stall_steps=None, max_steps=None))
+        both = measure(callback.greedy, whole, options.evaluation_seed, options.episodes)
         for name, played in zip(("greedy", "sticky"), both.values(), strict=True):
             del played["episodes"]
             result |= {f"{name}_{key}": value for key, value in played.items()}
