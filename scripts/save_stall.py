@@ -3,8 +3,8 @@
     python scripts/save_stall.py
 
 A real training on the synthetic core fills a memory of 142,000 observations of 84x84
-and saves it twice: all of it, then what is new. The longest turn of the training
-loop while a save is under way is compared with the longest without.
+and saves it twice: all of it, then what is new. The longest time from one update to
+the next while a save is under way is compared with the longest without.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 
 from mario_ddqn import train_cli
+from mario_ddqn.agent import DDQNAgent, UpdateResult
 from mario_ddqn.checkpoint import Checkpointer
 from mario_ddqn.cores import base
-from mario_ddqn.display import Display
+from mario_ddqn.replay import Batch
 
 # Spawned actors import this file too, and so find the same core.
 base.CORES["fceumm"] = ("synthetic_core:SyntheticCore", "numpy", "numpy")
@@ -51,7 +52,7 @@ def main() -> int:
         stored = sum(file.stat().st_size for file in replay.iterdir())
     figures = json.loads(output.splitlines()[-1])
     print(f"replay memory of {_TRANSITIONS * 84 * 84 / 1e9:.2f} GB, {stored / 1e9:.2f} GB on disk")
-    print("| longest turn of the training loop | ms |\n|---|---|")
+    print("| longest from one update to the next | ms |\n|---|---|")
     print(f"| while nothing is saved | {1000 * figures['without']:.0f} |")
     print(f"| while a save is under way | {1000 * figures['during']:.0f} |")
     print(f"| saves took | {', '.join(f'{seconds:.1f} s' for seconds in figures['saves'])} |")
@@ -59,15 +60,15 @@ def main() -> int:
 
 
 def _train(arguments: list[str]) -> int:
-    """mario-train with a watch on every turn of its loop; the save at the end is waited for."""
-    turns: list[tuple[float, bool]] = []
+    """mario-train with a watch on every update; the save at the end is waited for."""
+    gaps: list[tuple[float, bool]] = []
     saves: list[float] = []
     checkpointers: list[Checkpointer] = []
     state = {"at": 0.0, "busy_since": 0.0}
-    plain_step, plain_save = Display.step, Checkpointer.save
+    plain_update, plain_save = DDQNAgent.update, Checkpointer.save
 
-    def step(self: Display, number: int) -> None:
-        plain_step(self, number)
+    def update(self: DDQNAgent, batch: Batch) -> UpdateResult:
+        result = plain_update(self, batch)
         now = time.perf_counter()
         busy = any(checkpointer.busy for checkpointer in checkpointers)
         if busy and not state["busy_since"]:
@@ -76,17 +77,18 @@ def _train(arguments: list[str]) -> int:
             saves.append(now - state["busy_since"])
             state["busy_since"] = 0.0
         if state["at"]:
-            turns.append((now - state["at"], busy))
+            gaps.append((now - state["at"], busy))
         state["at"] = now
+        return result
 
     def save(self: Checkpointer, *positional: object, **named: object) -> None:
         checkpointers[:] = [self]
         plain_save(self, *positional, **named)  # type: ignore[arg-type]
 
-    Display.step, Checkpointer.save = step, save  # type: ignore[method-assign,assignment]
+    DDQNAgent.update, Checkpointer.save = update, save  # type: ignore[method-assign,assignment]
     code = train_cli.main(arguments)
     # The first seconds have the actors' start in them.
-    settled = turns[len(turns) // 20 :]
+    settled = gaps[len(gaps) // 20 :]
     figures = {
         "during": max(seconds for seconds, busy in settled if busy),
         "without": max(seconds for seconds, busy in settled if not busy),
