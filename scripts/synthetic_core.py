@@ -18,9 +18,6 @@ from mario_ddqn.cores import SCREEN_SHAPE
 _RIGHT = button_byte("right")
 _FLAG_X = 3161
 _TICK_FRAMES = 24
-_ENEMY, _FLAGPOLE, _ON_POLE = 0x16, 0x31, 3
-_DYING, _NORMAL, _PLAYING = 0x0B, 0x08, 1
-_X_PAGE, _X_PIXEL, _VIEWPORT, _CLOCK = 0x6D, 0x86, 0xB5, 0x7F8
 # Frames Mario lives, on average.
 _LIFE_FRAMES = 400
 _STATE = struct.Struct("<III")
@@ -36,8 +33,8 @@ class SyntheticCore:
     def __init__(self, rom: Path) -> None:
         del rom
         self._ram = bytearray(2048)
-        self._ram[game.PLAYER_STATE] = _NORMAL
-        self._ram[_VIEWPORT] = 1
+        self._ram[game.PLAYER_STATE] = game.PLAYER_NORMAL
+        self._ram[game.Y_VIEWPORT] = 1
         self._frame = self._x = 0
         self._random = 1
 
@@ -45,8 +42,8 @@ class SyntheticCore:
         ram = self._ram
         self._frame += 1
         self._random = (self._random * 1664525 + 1013904223 + buttons) & 0xFFFFFFFF
-        if buttons & START and ram[game.GAME_MODE] != _PLAYING:
-            ram[game.GAME_MODE] = _PLAYING
+        if buttons & START and ram[game.GAME_MODE] != game.MODE_PLAYING:
+            ram[game.GAME_MODE] = game.MODE_PLAYING
             ram[game.LIFE] = 2
             self._set_clock(400)
             return
@@ -54,15 +51,15 @@ class SyntheticCore:
             self._set_clock(game.time_left(ram) - 1)
         if buttons & _RIGHT:
             self._x += 3
-            ram[_X_PAGE], ram[_X_PIXEL] = divmod(self._x, 256)
+            ram[game.X_PAGE], ram[game.X_PIXEL] = divmod(self._x, 256)
         if self._x >= _FLAG_X:
-            ram[game.FLOAT_STATE], ram[_ENEMY] = _ON_POLE, _FLAGPOLE
+            ram[game.FLOAT_STATE], ram[game.ENEMY_TYPES[0]] = game.FLOAT_ON_POLE, game.FLAGPOLE
         elif self._x > 60 and self._random < 2**32 // _LIFE_FRAMES:
-            ram[game.PLAYER_STATE] = _DYING
+            ram[game.PLAYER_STATE] = game.PLAYER_DYING
 
     def _set_clock(self, ticks: int) -> None:
         for digit, value in enumerate(f"{ticks:03}"):
-            self._ram[_CLOCK + digit] = int(value)
+            self._ram[game.CLOCK + digit] = int(value)
 
     def ram(self) -> bytearray:
         return self._ram

@@ -28,7 +28,7 @@ from mario_ddqn.frames import RamFrames
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.rings import FINAL, TERMINATED, Rings
 from mario_ddqn.run import resume, start
-from mario_ddqn.samplers import make_sampler
+from mario_ddqn.samplers import Sampler, UniformSampler, make_sampler
 
 CPU = torch.device("cpu")
 PATHS = json.loads((Path(__file__).parent / "data" / "paths.json").read_text())
@@ -56,16 +56,26 @@ def with_demonstrations(played: tuple[Rings, dict], *, priority: float = 0) -> W
     for _ in range(60):
         own.add(0, 0, 0.0, np.zeros((84, 84), np.uint8), terminated=False, truncated=False)
     config = CONFIG.replay.__class__(priority=priority)
-    memory = ReplayMemory(
-        own,
-        RamFrames(own, CPU),
+    way = played[0]
+    return WithDemonstrations(
+        memory_of(own, make_sampler(config, own, np.random.default_rng(0))),
+        memory_of(way, UniformSampler(way, np.random.default_rng(0))),
+        WAY,
+        CONFIG.demonstrations,
+        CPU,
+    )
+
+
+def memory_of(rings: Rings, sampler: Sampler) -> ReplayMemory:
+    return ReplayMemory(
+        rings,
+        RamFrames(rings, CPU),
         stack=4,
         n_step=3,
         gamma=0.9,
-        sampler=make_sampler(config, own, np.random.default_rng(0)),
+        sampler=sampler,
         device=CPU,
     )
-    return WithDemonstrations(memory, WAY, played[0], CONFIG, CPU)
 
 
 def test_the_way_ends_at_the_axe_and_start_states_lie_along_it(played: tuple) -> None:

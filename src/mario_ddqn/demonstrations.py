@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from mario_ddqn.config import Config, EnvConfig
-from mario_ddqn.frames import RamFrames
+from mario_ddqn.config import Config, DemonstrationsConfig, EnvConfig
 from mario_ddqn.replay import Batch, ReplayMemory, least_capacity
 from mario_ddqn.rings import Rings
-from mario_ddqn.samplers import UniformSampler
 from mario_ddqn.search import ArchiveSearch
 from mario_ddqn.start_states import Cell, cell_of
 from mario_ddqn.wrappers import make_env
@@ -91,25 +89,17 @@ class WithDemonstrations:
     def __init__(
         self,
         memory: ReplayMemory,
+        shown: ReplayMemory,
         path: list[int],
-        rings: Rings,
-        config: Config,
+        config: DemonstrationsConfig,
         device: torch.device,
     ) -> None:
-        """`rings` hold the transitions of `path`, see `play_back`."""
+        """`shown` holds the transitions of `path`, see `play_back`."""
         self._memory = memory
+        self._shown = shown
         self._path = path
-        self._config = config.demonstrations
+        self._config = config
         self._device = device
-        self._demonstration = ReplayMemory(
-            rings,
-            RamFrames(rings, device),
-            stack=config.env.stack,
-            n_step=config.agent.n_step,
-            gamma=config.agent.gamma,
-            sampler=UniformSampler(rings, np.random.default_rng([config.seed, 7])),
-            device=device,
-        )
 
     def __len__(self) -> int:
         """Transitions of the memory itself."""
@@ -126,7 +116,7 @@ class WithDemonstrations:
         own = self._memory.sample(batch_size - count)
         if count == 0:
             return own
-        shown = self._demonstration.sample(count)
+        shown = self._shown.sample(count)
         margins = torch.zeros(batch_size, device=self._device)
         margins[batch_size - count :] = self._config.margin
         weights = None
@@ -151,10 +141,10 @@ class WithDemonstrations:
 
     def get_state(self) -> dict[str, Any]:
         """The memory's, the demonstration's random generator, and its path."""
-        shown = {**self._demonstration.get_state(), "path": self._path}
+        shown = {**self._shown.get_state(), "path": self._path}
         return {**self._memory.get_state(), "demonstration": shown}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes back to `get_state`."""
         self._memory.set_state(state)
-        self._demonstration.set_state(state["demonstration"])
+        self._shown.set_state(state["demonstration"])

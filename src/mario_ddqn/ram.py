@@ -26,44 +26,47 @@ LIFE = 0x075A
 GAME_MODE = 0x0770
 PRELEVEL_TIMER = 0x07A0
 AREA_CHANGE_TIMER = 0x06DE
-_X_PAGE, _X_PIXEL = 0x006D, 0x0086
-_Y_PIXEL, _Y_VIEWPORT = 0x03B8, 0x00B5
+X_PAGE, X_PIXEL = 0x006D, 0x0086
+_Y_PIXEL, Y_VIEWPORT = 0x03B8, 0x00B5
 _STATUS = 0x0756
-_ENEMY_TYPES = range(0x0016, 0x001B)
+ENEMY_TYPES = range(0x0016, 0x001B)
+# Three digits, hundreds first.
+CLOCK = 0x07F8
 
 PLAYER_DEAD = 0x06
-_PLAYER_DYING = 0x0B
-_PLAYER_NORMAL = 0x08
+PLAYER_DYING = 0x0B
+PLAYER_NORMAL = 0x08
 # Climbing, entering a pipe, walking by itself, entering an area: no control.
 _PLAYER_BUSY = frozenset((0, 1, 2, 3, 4, 5, 7))
-_FLOAT_ON_POLE = 3
+FLOAT_ON_POLE = 3
 # Bowser and the flagpole: with one of them present, float state 3 ends the
 # stage. Without, it is a vine (4-2), which sets the same float state.
-_STAGE_END_ENEMIES = frozenset((0x2D, 0x31))
-_MODE_PLAYING = 1
+FLAGPOLE = 0x31
+_STAGE_END_ENEMIES = frozenset((0x2D, FLAGPOLE))
+MODE_PLAYING = 1
 _MODE_END_OF_WORLD = 2
 _LIFE_GAME_OVER = 0xFF
 
 
 def x_pos(ram: Ram) -> int:
     """Mario's x in the area, pixels from its left edge."""
-    return ram[_X_PAGE] * 256 + ram[_X_PIXEL]
+    return ram[X_PAGE] * 256 + ram[X_PIXEL]
 
 
 def y_pos(ram: Ram) -> int:
     """Mario's height above the bottom of the screen, pixels (as gym-super-mario-bros)."""
     above = 255 - ram[_Y_PIXEL]
-    return 255 + above if ram[_Y_VIEWPORT] < 1 else above
+    return 255 + above if ram[Y_VIEWPORT] < 1 else above
 
 
 def time_left(ram: Ram) -> int:
     """The game's clock, in its own ticks (24 frames each)."""
-    return ram[0x7F8] * 100 + ram[0x7F9] * 10 + ram[0x7FA]
+    return ram[CLOCK] * 100 + ram[CLOCK + 1] * 10 + ram[CLOCK + 2]
 
 
 def clock_digits(ram: Ram) -> bytes:
     """The clock's digits, for telling whether it has moved."""
-    return bytes((ram[0x7F8], ram[0x7F9], ram[0x7FA]))
+    return bytes((ram[CLOCK], ram[CLOCK + 1], ram[CLOCK + 2]))
 
 
 def score(ram: Ram) -> int:
@@ -96,17 +99,17 @@ def is_uneventful(ram: Ram) -> bool:
     are false, and that no area is about to change.
     """
     return (
-        ram[PLAYER_STATE] == _PLAYER_NORMAL
-        and ram[FLOAT_STATE] != _FLOAT_ON_POLE
-        and ram[_Y_VIEWPORT] <= 1
-        and ram[GAME_MODE] == _MODE_PLAYING
+        ram[PLAYER_STATE] == PLAYER_NORMAL
+        and ram[FLOAT_STATE] != FLOAT_ON_POLE
+        and ram[Y_VIEWPORT] <= 1
+        and ram[GAME_MODE] == MODE_PLAYING
         and ram[AREA_CHANGE_TIMER] <= 1
     )
 
 
 def is_dying(ram: Ram) -> bool:
     """The death animation runs, or Mario has fallen below the screen."""
-    return ram[PLAYER_STATE] == _PLAYER_DYING or ram[_Y_VIEWPORT] > 1
+    return ram[PLAYER_STATE] == PLAYER_DYING or ram[Y_VIEWPORT] > 1
 
 
 def is_dead(ram: Ram) -> bool:
@@ -138,6 +141,6 @@ def is_clear(ram: Ram) -> bool:
     """The flag is touched or the axe reached."""
     if is_world_over(ram):
         return True
-    if ram[FLOAT_STATE] != _FLOAT_ON_POLE:
+    if ram[FLOAT_STATE] != FLOAT_ON_POLE:
         return False
-    return any(ram[address] in _STAGE_END_ENEMIES for address in _ENEMY_TYPES)
+    return any(ram[address] in _STAGE_END_ENEMIES for address in ENEMY_TYPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from mario_ddqn.plan import Plan, make_plan
 from mario_ddqn.replay import ReplayMemory
 from mario_ddqn.replay_store import ReplayStore
 from mario_ddqn.rings import Rings
-from mario_ddqn.samplers import make_sampler
+from mario_ddqn.samplers import Sampler, UniformSampler, make_sampler
 from mario_ddqn.shared import SharedArrays
 from mario_ddqn.start_states import Cell
 from mario_ddqn.threads import LearnerThreads
@@ -135,60 +135,60 @@ def _train(
     write_atomically(folder / CONFIG_FILE, dump_config(config).encode())
     start_step = 0 if payload is None else payload["steps"]
     display = Display(total=config.train.steps, start=start_step)
-    threads = LearnerThreads(plan.cores, plan.actors) if plan.actors else None
-    for line in banner(config, folder, agent, plan):
-        display.line(line)
-    demonstration = _demonstration(config, payload, display.line, stop_requested)
-    replay, known_starts = _replay(config, plan, rings, frames, demonstration)
-    collector: Collector
-    if plan.actors:
-        collector = WorkerCollector(
-            config,
-            actors=plan.actors,
-            context=context,
-            shared=shared,
+    # Closed in the reverse order, whatever goes wrong from here on.
+    with ExitStack() as ending:
+        ending.callback(display.close)
+        threads = LearnerThreads(plan.cores, plan.actors) if plan.actors else None
+        for line in banner(config, folder, agent, plan):
+            display.line(line)
+        demonstration = _demonstration(config, payload, display.line, stop_requested)
+        replay, known_starts = _replay(config, plan, rings, frames, demonstration)
+        collector: Collector
+        if plan.actors:
+            collector = WorkerCollector(
+                config,
+                actors=plan.actors,
+                context=context,
+                shared=shared,
+                rings=rings,
+                network=agent.policy,
+                known_starts=known_starts,
+                report=display.line,
+            )
+        else:
+            actor = make_actor(config, rings, range(plan.lanes), known_starts)
+            collector = InlineCollector(actor, agent.greedy_actions)
+        ending.callback(collector.close)
+        checkpointer = Checkpointer(
+            folder,
+            keep=config.checkpoint.keep,
             rings=rings,
-            network=agent.policy,
-            known_starts=known_starts,
+            frames=frames,
+            save_replay=config.replay.save,
             report=display.line,
         )
-    else:
-        actor = make_actor(config, rings, range(plan.lanes), known_starts)
-        collector = InlineCollector(actor, agent.greedy_actions)
-    checkpointer = Checkpointer(
-        folder,
-        keep=config.checkpoint.keep,
-        rings=rings,
-        frames=frames,
-        save_replay=config.replay.save,
-        report=display.line,
-    )
-    metrics = Metrics(
-        folder, start_step=start_step, tensorboard=config.log.tensorboard, report=display.line
-    )
-    trainer = Trainer(
-        config,
-        version=__version__,
-        agent=agent,
-        collector=collector,
-        replay=replay,
-        checkpointer=checkpointer,
-        metrics=metrics,
-        display=display,
-        threads=threads,
-        stop_requested=stop_requested,
-    )
-    if payload is None:
-        trainer.count_in(demonstration.steps, demonstration.seconds)
-    else:
-        _restore(trainer, checkpointer, rings, frames, payload, folder, display)
-    try:
+        metrics = Metrics(
+            folder, start_step=start_step, tensorboard=config.log.tensorboard, report=display.line
+        )
+        ending.callback(metrics.close)
+        trainer = Trainer(
+            config,
+            version=__version__,
+            agent=agent,
+            collector=collector,
+            replay=replay,
+            checkpointer=checkpointer,
+            metrics=metrics,
+            display=display,
+            threads=threads,
+            stop_requested=stop_requested,
+        )
+        if payload is None:
+            trainer.count_in(demonstration.steps, demonstration.seconds)
+        else:
+            _restore(trainer, checkpointer, rings, frames, payload, folder, display)
         with _told_to_the_user(trainer, folder):
             trainer.run()
-    finally:
-        collector.close()
-        metrics.close()
-        display.close()
     display.line(
         f"step {trainer.steps:,} saved; go on: mario-train --resume {folder}   "
         f"watch: mario-play --checkpoint {folder}"
@@ -223,19 +223,27 @@ def _replay(
     config: Config, plan: Plan, rings: Rings, frames: Frames, demonstration: Demonstration
 ) -> tuple[ReplayMemory | WithDemonstrations, dict[Cell, dict[str, Any]]]:
     """The replay memory, and the start states that the demonstration gives."""
-    memory = ReplayMemory(
-        rings,
-        frames,
-        stack=config.env.stack,
-        n_step=config.agent.n_step,
-        gamma=config.agent.gamma,
-        sampler=make_sampler(config.replay, rings, np.random.default_rng([config.seed, 1])),
-        device=plan.device,
-    )
+
+    def memory_of(rings: Rings, frames: Frames, sampler: Sampler) -> ReplayMemory:
+        return ReplayMemory(
+            rings,
+            frames,
+            stack=config.env.stack,
+            n_step=config.agent.n_step,
+            gamma=config.agent.gamma,
+            sampler=sampler,
+            device=plan.device,
+        )
+
+    random = np.random.default_rng([config.seed, 1])
+    memory = memory_of(rings, frames, make_sampler(config.replay, rings, random))
     if not demonstration.path:
         return memory, {}
-    shown, known_starts = play_back(config, demonstration.path)
-    return WithDemonstrations(memory, demonstration.path, shown, config, plan.device), known_starts
+    way, known_starts = play_back(config, demonstration.path)
+    sampler = UniformSampler(way, np.random.default_rng([config.seed, 7]))
+    shown = memory_of(way, RamFrames(way, plan.device), sampler)
+    both = WithDemonstrations(memory, shown, demonstration.path, config.demonstrations, plan.device)
+    return both, known_starts
 
 
 def _demonstration(
