@@ -85,7 +85,7 @@ def _train(arguments: list[str]) -> int:
         checkpointers[:] = [self]
         plain_save(self, *positional, **named)  # type: ignore[arg-type]
 
-    DDQNAgent.update, Checkpointer.save = update, save  # type: ignore[method-assign,assignment]
+    DDQNAgent.update, Checkpointer.save = update, save  # type: ignore[method-assign]
     code = train_cli.main(arguments)
     # The first seconds have the actors' start in them.
     settled = gaps[len(gaps) // 20 :]
