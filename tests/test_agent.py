@@ -109,14 +109,25 @@ def test_soft_sync_moves_a_share_of_the_way() -> None:
     assert torch.allclose(learner.target.advantage[-1].bias, expected)
 
 
-def test_average_moves_its_share_for_each_update() -> None:
+def averaged(updates: int) -> tuple[DDQNAgent, torch.Tensor]:
+    """After so many updates and ten more; the average before those."""
     learner = agent(average=0.1)
     data = batch()
-    start = learner.average.advantage[-1].bias.clone()
+    for _ in range(updates):
+        learner.update(data)
+    before = learner.average.advantage[-1].bias.clone()
     for _ in range(10):
         learner.update(data)
+    return learner, before
+
+
+# A share of 1 - 0.9^10 = 0.651 for ten updates, but 10 / (70 / 5) after 70, and all of it
+# as long as a fifth of the updates is less than ten.
+@pytest.mark.parametrize(("updates", "share"), [(0, 1.0), (60, 10 / 14), (70, 1 - 0.9**10)])
+def test_average_moves_its_share_for_each_update(updates: int, share: float) -> None:
+    learner, before = averaged(updates)
     online = learner.online.advantage[-1].bias.detach()
-    expected = start + (1 - 0.9**10) * (online - start)
+    expected = before + share * (online - before)
     assert torch.allclose(learner.average.advantage[-1].bias, expected)
     assert learner.policy is learner.average
     assert agent().policy is not agent().average

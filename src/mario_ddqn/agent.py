@@ -19,6 +19,9 @@ from mario_ddqn.replay import Batch
 
 # The average is moved once for so many updates, by all their shares: it costs as much as Adam.
 _AVERAGE_EVERY = 10
+# Of a young network the average reaches over about so much of its updates, or it would
+# play by what it was born with for the first minute.
+_AVERAGE_OVER = 1 / 5
 
 
 class NotFiniteError(Exception):
@@ -138,7 +141,8 @@ class DDQNAgent:
         self.updates += 1
         self._sync()
         if self.average is not None and self.updates % _AVERAGE_EVERY == 0:
-            _move(self.average, self.online, self._average_share)
+            young = _AVERAGE_EVERY / (_AVERAGE_OVER * self.updates)
+            _move(self.average, self.online, min(1.0, max(self._average_share, young)))
         errors = (taken - targets).detach().abs().cpu().numpy()
         return UpdateResult(loss.item(), taken.mean().item(), errors)
 

@@ -128,7 +128,7 @@ class AgentConfig:
     average: float | None = option(
         None,
         "play and evaluate with a moving average of the weights that moves by this share each "
-        "update (Polyak); null: with the newest weights",
+        "update (Polyak), faster at first; null: with the newest weights",
         above=0,
         most=1,
     )
