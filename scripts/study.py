@@ -166,13 +166,16 @@ def _evaluate(minutes: float, study: Study, folder: Path) -> None:
 
 
 def _run(command: list[str], log: TextIO) -> None:
-    """Waits for a training; a Ctrl-C is handed on to it, so that it saves first."""
+    """Waits for a training; a Ctrl-C is handed on to it as SIGTERM, so that it saves first.
+
+    Started in the background, it would ignore SIGINT until its own handler is there.
+    """
     # Of a session of its own, or a terminal's Ctrl-C would reach it twice.
     process = subprocess.Popen(command, stderr=log, start_new_session=True)
     try:
         code = process.wait()
     except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait()
         raise
     if code:
