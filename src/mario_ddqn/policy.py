@@ -38,12 +38,17 @@ class Policy:
 def load_policy(path: Path) -> Policy:
     """The policy of a checkpoint file, or of a run folder's best (else newest) checkpoint.
 
+    From here on torch computes in one thread.
+
     Raises:
         UserError: nothing readable is there, or the weights do not fit the configuration.
     """
     checkpoint, payload, _ = find_checkpoint(path, prefer_best=True)
     config = parse_config(payload["config"], f"{checkpoint} (its configuration)")
     shape = (config.env.stack, config.env.size, config.env.size)
+    # A step of one game has nothing to share out, and threads that wait for one another
+    # beside other work made playing five times slower.
+    torch.set_num_threads(1)
     network = MarioNet(shape, len(action_names(config.env.actions)), config.agent.network)
     _load_weights(network, payload, checkpoint)
     return Policy(checkpoint, config, payload["steps"], payload["episodes"], network.eval())
