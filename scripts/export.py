@@ -9,13 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-
-from mario_ddqn.checkpoint import find_checkpoint
+from mario_ddqn.checkpoint import find_checkpoint, write_checkpoint
 from mario_ddqn.config_file import dump_config, parse_config
 from mario_ddqn.errors import UserError
-from mario_ddqn.files import replacing
-from mario_ddqn.migrations import FORMAT
 
 _KEPT = ("version", "steps", "episodes", "exploration_rate", "seconds")
 
@@ -45,8 +41,7 @@ def main() -> int:
     weights = payload["agent"]["average"] or payload["agent"]["model"]
     content = {key: payload[key] for key in _KEPT} | {"config": dump_config(config)}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(options.out) as file:
-        torch.save({"format": FORMAT, **content, "agent": {"model": weights}}, file)
+    write_checkpoint(options.out, {**content, "agent": {"model": weights}})
     print(f"{source} -> {options.out}, {options.out.stat().st_size / 1e6:.1f} MB")
     return 0
 

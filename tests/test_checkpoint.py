@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from mario_ddqn.checkpoint import BEST, Checkpointer, find_checkpoint, load_checkpoint
+from mario_ddqn.checkpoint import (
+    BEST,
+    Checkpointer,
+    find_checkpoint,
+    load_checkpoint,
+    write_checkpoint,
+)
 from mario_ddqn.errors import UserError
 from mario_ddqn.frames import RamFrames
 from mario_ddqn.rings import Rings
@@ -209,3 +215,14 @@ def test_a_failing_disk_is_reported_and_the_last_good_one_stays(tmp_path: Path) 
     assert find_checkpoint(tmp_path / "run")[1]["steps"] == 1
     writer.save(payload(steps=3), steps=3, wait=True)
     assert find_checkpoint(tmp_path / "run")[1]["steps"] == 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("weights", [0, 1000, 20_000, 1_000_000])
+def test_a_full_disk_is_told_as_such(tmp_path: Path, weights: int) -> None:
+    """Whatever torch had been writing when it came."""
+    path = tmp_path / "step.chkpt"
+    path.with_name("step.chkpt.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        write_checkpoint(path, {"model": torch.zeros(weights)})
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import pickle
 import threading
 import zipfile
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from mario_ddqn.errors import UserError
-from mario_ddqn.files import remove_leftovers, replacing
+from mario_ddqn.files import remove_leftovers, write_atomically
 from mario_ddqn.frames import Frames
 from mario_ddqn.migrations import FORMAT, migrate
 from mario_ddqn.replay_store import ReplayStore
@@ -74,6 +75,18 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             f"{path}: has format {found}, this version reads 1 to {FORMAT}; update mario-train"
         ) from error
     return payload
+
+
+def write_checkpoint(path: Path, payload: dict[str, Any]) -> None:
+    """Writes a checkpoint of the present format, whole or not at all.
+
+    Raises:
+        OSError: the disk is full or the folder gone; an earlier file is untouched.
+    """
+    # Not straight into the file: torch makes other errors of a full disk now and then.
+    content = io.BytesIO()
+    torch.save({"format": FORMAT, **payload}, content)
+    write_atomically(path, content.getbuffer())
 
 
 def _is_ours(payload: Any) -> bool:
@@ -204,7 +217,7 @@ class Checkpointer:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if snapshot.name is not None:
-                self._write_file(snapshot.name, snapshot.payload)
+                write_checkpoint(self._folder / snapshot.name, snapshot.payload)
             else:
                 self._write_with_replay(snapshot)
         except OSError as error:
@@ -217,16 +230,12 @@ class Checkpointer:
         payload = snapshot.payload
         if self._store is not None:
             payload["replay"] = self._store.save(self._rings, self._frames, snapshot.heads)
-        self._write_file(f"step-{snapshot.steps:012d}{SUFFIX}", payload)
+        write_checkpoint(self._folder / f"step-{snapshot.steps:012d}{SUFFIX}", payload)
         if self._store is not None:
             self._manifests = [*self._manifests[-1:], payload["replay"]]
             self._store.prune(self._manifests)
         for old in sorted(self._folder.glob(f"step-*{SUFFIX}"))[: -self._keep]:
             old.unlink(missing_ok=True)
-
-    def _write_file(self, name: str, payload: dict[str, Any]) -> None:
-        with replacing(self._folder / name) as file:
-            torch.save({"format": FORMAT, **payload}, file)
 
 
 def detached(value: Any) -> Any:

@@ -31,7 +31,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     _sync_folder(path.parent)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes | memoryview) -> None:
     """`data` becomes the content of `path`, see `replacing`."""
     with replacing(path) as file:
         file.write(data)
