@@ -3,10 +3,11 @@
     python scripts/study.py configs/studies/1-1.yaml --out studies/1-1
 
 The study file names the minutes of training after which the best checkpoint so far is
-evaluated, the seeds, the evaluation, and the runs: each a configuration with changes
-(`set`), or `peer: sb3`. Each training has the machine for itself. A study that was
-stopped goes on when it is started again: finished runs are kept, the one under way is
-resumed. Its folder then holds
+evaluated, the clear rate that is `enough` to leave out the later of them, the stage, the
+seeds, the evaluation, and the runs: each a configuration with changes (`set`), or
+`peer: sb3`; stage and seeds may be a run's own. Each training has the machine for
+itself. A study that was stopped goes on when it is started again: finished runs are kept,
+the one under way is resumed. Its folder then holds
 results.csv (a row a run, seed and time), curves.csv (every evaluation of the trainings),
 table.md and curves.png (mean and range over the seeds).
 Needs `pip install -e '.[study]'`; peers need `.[bench]` too.
@@ -39,6 +40,7 @@ class Run:
 
     name: str
     seeds: list[int]
+    stage: str
     config: str | None = None
     peer: str | None = None
     set: list[str] = field(default_factory=list)
@@ -49,10 +51,10 @@ class Study:
     """What a study file says."""
 
     minutes: list[float]
-    stage: str
     episodes: int
     evaluation_seed: int
     runs: list[Run]
+    enough: float | None = None
 
 
 def main() -> int:
@@ -81,8 +83,7 @@ def work(study: Study, out: Path, *, only_tables: bool) -> int:
     for seed in sorted({seed for run in study.runs for seed in run.seeds}):
         for run in study.runs:
             folder = run_folder(out, run, seed)
-            done = _result(folder, study.minutes[-1]).exists()
-            if seed not in run.seeds or done or only_tables:
+            if seed not in run.seeds or only_tables or _finished(study, folder):
                 continue
             print(f"{run.name}, seed {seed}", file=sys.stderr, flush=True)
             try:
@@ -96,10 +97,10 @@ def work(study: Study, out: Path, *, only_tables: bool) -> int:
 
 
 def read_study(path: Path) -> Study:
-    """Reads a study file; a run's seeds default to the study's."""
+    """Reads a study file; a run's seeds and stage default to the study's."""
     content = yaml.safe_load(path.read_text())
-    seeds = content.pop("seeds")
-    runs = [Run(name, **{"seeds": seeds, **run}) for name, run in content.pop("runs").items()]
+    default = {key: content.pop(key) for key in ("seeds", "stage") if key in content}
+    runs = [Run(name, **{**default, **run}) for name, run in content.pop("runs").items()]
     return Study(runs=runs, **content)
 
 
@@ -119,24 +120,36 @@ def train(study: Study, run: Run, seed: int, folder: Path) -> None:
         KeyboardInterrupt: the training was stopped before its time.
     """
     if run.peer is not None:
-        _train_peer(study, seed, folder)
+        _train_peer(study, run, seed, folder)
         return
     for minutes in study.minutes:
-        if not _result(folder, minutes).exists():
-            _train_until(minutes, study, run, seed, folder)
-            _evaluate(minutes, study, folder)
+        if not _result(folder, minutes).exists() and not _finished(study, folder):
+            _train_until(minutes, run, seed, folder)
+            _evaluate(minutes, study, run, folder)
 
 
 def _result(folder: Path, minutes: float) -> Path:
     return folder / f"result-{minutes:g}.json"
 
 
-def _train_until(minutes: float, study: Study, run: Run, seed: int, folder: Path) -> None:
+def _finished(study: Study, folder: Path) -> bool:
+    """Whether the training was evaluated at the study's last time, or cleared enough before."""
+    if _result(folder, study.minutes[-1]).exists():
+        return True
+    rates = [
+        result["greedy_clears"] / result["greedy_episodes_played"]
+        for minutes in study.minutes
+        for result in _lines(_result(folder, minutes))
+    ]
+    return study.enough is not None and any(rate >= study.enough for rate in rates)
+
+
+def _train_until(minutes: float, run: Run, seed: int, folder: Path) -> None:
     command = [sys.executable, "-m", "mario_ddqn.train_cli"]
     if any(folder.glob("step-*.chkpt")):
         command += ["--resume", str(folder), "--set", f"train.minutes={minutes}"]
     else:
-        command += ["--config", str(ROOT / str(run.config)), "--stage", study.stage]
+        command += ["--config", str(ROOT / str(run.config)), "--stage", run.stage]
         command += ["--runs", str(folder.parent), "--name", folder.name, "--seed", str(seed)]
         for setting in [*run.set, f"train.minutes={minutes}"]:
             command += ["--set", setting]
@@ -147,11 +160,11 @@ def _train_until(minutes: float, study: Study, run: Run, seed: int, folder: Path
         raise KeyboardInterrupt
 
 
-def _evaluate(minutes: float, study: Study, folder: Path) -> None:
+def _evaluate(minutes: float, study: Study, run: Run, folder: Path) -> None:
     checkpoint = find_checkpoint(folder, prefer_best=True)[0]
     output = folder / f"evaluation-{minutes:g}.json"
     command = [sys.executable, str(ROOT / "scripts" / "evaluate.py"), str(checkpoint)]
-    command += ["--stage", study.stage, "--episodes", str(study.episodes)]
+    command += ["--stage", run.stage, "--episodes", str(study.episodes)]
     command += ["--seed", str(study.evaluation_seed), "--json", str(output)]
     subprocess.run(command, check=True, stdout=sys.stderr)
     played = json.loads(output.read_text())
@@ -186,11 +199,11 @@ _PLAYS = {"greedy": "greedy", "sticky": "greedy, sticky actions 0.25"}
 _KEYS = ("clears", "episodes_played", "clear_rate_interval", "mean_x", "mean_time_left")
 
 
-def _train_peer(study: Study, seed: int, folder: Path) -> None:
+def _train_peer(study: Study, run: Run, seed: int, folder: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py")]
     command += ["--seconds", str(60 * study.minutes[-1]), "--seed", str(seed)]
     command += ["--every-minutes", "5"]
-    command += ["--stage", study.stage, "--episodes", str(study.episodes)]
+    command += ["--stage", run.stage, "--episodes", str(study.episodes)]
     command += ["--evaluation-seed", str(study.evaluation_seed)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     content = json.loads(output.splitlines()[-1])
@@ -238,7 +251,7 @@ def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def _table(study: Study, results: list[dict[str, Any]]) -> str:
     lines = [
-        f"{study.stage}; best checkpoint so far, {study.episodes} greedy episodes, seed "
+        f"{_stages(study)}; best checkpoint so far, {study.episodes} greedy episodes, seed "
         f"{study.evaluation_seed}",
         "",
         "| run | seed | minutes | cleared | 95% interval | sticky 0.25 | mean x | first flag, step "
@@ -255,6 +268,10 @@ def _table(study: Study, results: list[dict[str, Any]]) -> str:
             f"{row['steps']:,} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _stages(study: Study) -> str:
+    return ", ".join(dict.fromkeys(run.stage for run in study.runs))
 
 
 def _draw(study: Study, curves: list[dict[str, Any]], path: Path) -> None:
@@ -276,7 +293,7 @@ def _draw(study: Study, curves: list[dict[str, Any]], path: Path) -> None:
         )
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=8)
-    figure.suptitle(f"{study.stage}: greedy play while training, mean and range over seeds")
+    figure.suptitle(f"{_stages(study)}: greedy play while training, mean and range over seeds")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 

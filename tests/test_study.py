@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import subprocess
 import sys
@@ -36,7 +37,8 @@ episodes: 2
 evaluation_seed: 9
 runs:
   plain: {{config: {tmp_path / "small.yaml"}}}
-  "n-step 3": {{config: {tmp_path / "small.yaml"}, set: [agent.n_step=3], seeds: [1, 2]}}
+  "n-step 3":
+    {{config: {tmp_path / "small.yaml"}, set: [agent.n_step=3], seeds: [1, 2], stage: 1-3}}
 """
     )
     out = tmp_path / "out"
@@ -56,6 +58,8 @@ runs:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert (out / "plain" / "seed-1.log").read_text().count("resuming") >= 1
+    assert "stage: 1-3\n" in (out / "n-step-3" / "seed-2" / "config.yaml").read_text()
+    assert done.stdout.startswith("1-1, 1-3; best checkpoint so far, 2 greedy episodes, seed 9\n")
     with (out / "results.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["run"], row["seed"], row["minutes"]) for row in rows] == [
@@ -71,3 +75,32 @@ runs:
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert again.returncode == 0
     assert result.stat().st_mtime == before
+
+
+def test_a_training_that_cleared_enough_is_left_at_that(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        """
+minutes: [30, 60, 120]
+enough: 0.9
+seeds: [1]
+stage: 1-2
+episodes: 10
+evaluation_seed: 9
+runs:
+  plain: {config: not there}
+"""
+    )
+    folder = tmp_path / "out" / "plain" / "seed-1"
+    folder.mkdir(parents=True)
+    command = [sys.executable, str(ROOT / "scripts" / "study.py"), str(study)]
+    command += ["--out", str(tmp_path / "out")]
+    result = {"first_flag_step": 3, "steps": 4, "greedy_clear_rate_interval": [0, 1]}
+    result |= {"greedy_episodes_played": 10, "sticky_clears": 5, "greedy_mean_x": 6.0}
+    codes = []
+    for minutes, clears in ((30, 8), (60, 9)):
+        line = json.dumps({**result, "greedy_clears": clears})
+        (folder / f"result-{minutes}.json").write_text(line)
+        codes.append(subprocess.run(command, capture_output=True, timeout=60).returncode)
+    assert codes == [1, 0]  # after 30 minutes it goes on, and finds no configuration
+    assert "| plain | 1 | 60 | 9 of 10 |" in (tmp_path / "out" / "table.md").read_text()
