@@ -5,7 +5,7 @@
 The study file names the minutes of training after which the best checkpoint so far is
 evaluated, the clear rate that is `enough` to leave out the later of them, the stage, the
 seeds, the evaluation, and the runs: each a configuration with changes (`set`), or
-`peer: sb3`; stage and seeds may be a run's own. Each training has the machine for
+`peer: sb3`; minutes, stage and seeds may be a run's own. Each training has the machine for
 itself. A study that was stopped goes on when it is started again: finished runs are kept,
 the one under way is resumed. Its folder then holds
 results.csv (a row a run, seed and time), curves.csv (every evaluation of the trainings),
@@ -39,6 +39,7 @@ class Run:
     """A configuration of a study."""
 
     name: str
+    minutes: list[float]
     seeds: list[int]
     stage: str
     config: str | None = None
@@ -50,7 +51,6 @@ class Run:
 class Study:
     """What a study file says."""
 
-    minutes: list[float]
     episodes: int
     evaluation_seed: int
     runs: list[Run]
@@ -83,7 +83,7 @@ def work(study: Study, out: Path, *, only_tables: bool) -> int:
     for seed in sorted({seed for run in study.runs for seed in run.seeds}):
         for run in study.runs:
             folder = run_folder(out, run, seed)
-            if seed not in run.seeds or only_tables or _finished(study, folder):
+            if seed not in run.seeds or only_tables or _finished(study, run, folder):
                 continue
             print(f"{run.name}, seed {seed}", file=sys.stderr, flush=True)
             try:
@@ -97,9 +97,9 @@ def work(study: Study, out: Path, *, only_tables: bool) -> int:
 
 
 def read_study(path: Path) -> Study:
-    """Reads a study file; a run's seeds and stage default to the study's."""
+    """Reads a study file; a run's minutes, seeds and stage default to the study's."""
     content = yaml.safe_load(path.read_text())
-    default = {key: content.pop(key) for key in ("seeds", "stage") if key in content}
+    default = {key: content.pop(key) for key in ("minutes", "seeds", "stage") if key in content}
     runs = [Run(name, **{**default, **run}) for name, run in content.pop("runs").items()]
     return Study(runs=runs, **content)
 
@@ -113,7 +113,7 @@ def run_folder(out: Path, run: Run, seed: int) -> Path:
 
 
 def train(study: Study, run: Run, seed: int, folder: Path) -> None:
-    """Trains, or goes on, from one of the study's times to the next, and evaluates at each.
+    """Trains, or goes on, from one of the run's times to the next, and evaluates at each.
 
     Raises:
         CalledProcessError: the training or the evaluation failed.
@@ -122,8 +122,8 @@ def train(study: Study, run: Run, seed: int, folder: Path) -> None:
     if run.peer is not None:
         _train_peer(study, run, seed, folder)
         return
-    for minutes in study.minutes:
-        if not _result(folder, minutes).exists() and not _finished(study, folder):
+    for minutes in run.minutes:
+        if not _result(folder, minutes).exists() and not _finished(study, run, folder):
             _train_until(minutes, run, seed, folder)
             _evaluate(minutes, study, run, folder)
 
@@ -132,13 +132,13 @@ def _result(folder: Path, minutes: float) -> Path:
     return folder / f"result-{minutes:g}.json"
 
 
-def _finished(study: Study, folder: Path) -> bool:
-    """Whether the training was evaluated at the study's last time, or cleared enough before."""
-    if _result(folder, study.minutes[-1]).exists():
+def _finished(study: Study, run: Run, folder: Path) -> bool:
+    """Whether the training was evaluated at the run's last time, or cleared enough before."""
+    if _result(folder, run.minutes[-1]).exists():
         return True
     rates = [
         result["greedy_clears"] / result["greedy_episodes_played"]
-        for minutes in study.minutes
+        for minutes in run.minutes
         for result in _lines(_result(folder, minutes))
     ]
     return study.enough is not None and any(rate >= study.enough for rate in rates)
@@ -201,7 +201,7 @@ _KEYS = ("clears", "episodes_played", "clear_rate_interval", "mean_x", "mean_tim
 
 def _train_peer(study: Study, run: Run, seed: int, folder: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py")]
-    command += ["--seconds", str(60 * study.minutes[-1]), "--seed", str(seed)]
+    command += ["--seconds", str(60 * run.minutes[-1]), "--seed", str(seed)]
     command += ["--every-minutes", "5"]
     command += ["--stage", run.stage, "--episodes", str(study.episodes)]
     command += ["--evaluation-seed", str(study.evaluation_seed)]
@@ -210,7 +210,7 @@ def _train_peer(study: Study, run: Run, seed: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(evaluation) for evaluation in content["evaluations"]]
     (folder / "evaluations.jsonl").write_text("\n".join(lines) + "\n")
-    _result(folder, study.minutes[-1]).write_text(json.dumps(content["result"]) + "\n")
+    _result(folder, run.minutes[-1]).write_text(json.dumps(content["result"]) + "\n")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ def write_tables(study: Study, out: Path) -> None:
         for seed in run.seeds:
             folder = run_folder(out, run, seed)
             key = {"run": run.name, "seed": seed}
-            for minutes in study.minutes:
+            for minutes in run.minutes:
                 result = _result(folder, minutes)
                 if result.exists():
                     entry = {**key, "minutes": minutes, **json.loads(result.read_text())}
@@ -280,6 +280,7 @@ def _draw(study: Study, curves: list[dict[str, Any]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
+    longest = max(run.minutes[-1] for run in study.runs)
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     for axis, (key, label) in zip(
         axes, (("mean_x", "mean x, pixels"), ("clear_rate", "cleared")), strict=True
@@ -288,9 +289,7 @@ def _draw(study: Study, curves: list[dict[str, Any]], path: Path) -> None:
             minutes, low, middle, high = _band([row for row in curves if row["run"] == name], key)
             (line,) = axis.plot(minutes, middle, label=name)
             axis.fill_between(minutes, low, high, alpha=0.2, color=line.get_color())
-        axis.set(
-            xlabel="minutes of training", ylabel=label, xlim=(0, study.minutes[-1]), ylim=(0, None)
-        )
+        axis.set(xlabel="minutes of training", ylabel=label, xlim=(0, longest), ylim=(0, None))
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=8)
     figure.suptitle(f"{_stages(study)}: greedy play while training, mean and range over seeds")

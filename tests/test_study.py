@@ -89,18 +89,23 @@ episodes: 10
 evaluation_seed: 9
 runs:
   plain: {config: not there}
+  short: {config: not there, minutes: [30]}
 """
     )
-    folder = tmp_path / "out" / "plain" / "seed-1"
+    folder, short = (tmp_path / "out" / name / "seed-1" for name in ("plain", "short"))
     folder.mkdir(parents=True)
+    short.mkdir(parents=True)
     command = [sys.executable, str(ROOT / "scripts" / "study.py"), str(study)]
     command += ["--out", str(tmp_path / "out")]
     result = {"first_flag_step": 3, "steps": 4, "greedy_clear_rate_interval": [0, 1]}
     result |= {"greedy_episodes_played": 10, "sticky_clears": 5, "greedy_mean_x": 6.0}
+    (short / "result-30.json").write_text(json.dumps({**result, "greedy_clears": 0}))
     codes = []
     for minutes, clears in ((30, 8), (60, 9)):
         line = json.dumps({**result, "greedy_clears": clears})
         (folder / f"result-{minutes}.json").write_text(line)
         codes.append(subprocess.run(command, capture_output=True, timeout=60).returncode)
     assert codes == [1, 0]  # after 30 minutes it goes on, and finds no configuration
-    assert "| plain | 1 | 60 | 9 of 10 |" in (tmp_path / "out" / "table.md").read_text()
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert "| plain | 1 | 60 | 9 of 10 |" in table
+    assert "| short | 1 | 30 | 0 of 10 |" in table
