@@ -49,6 +49,7 @@ CPU = torch.device("cpu")
 _TUTORIAL_BYTES = 2 * 4 * 84 * 84 * 4  # two stacks of float32 a transition
 _ROUNDS = 7
 _LEARN_MEAN_X = 1500
+_LEARN_STARTS = 20
 _LEARN_CAP_SECONDS = 1800
 _LEARN_EVERY_SECONDS = 20
 _LEARN_SEEDS = (1, 2, 3)
@@ -309,7 +310,7 @@ def learning(raw: dict[str, Any], changes: list[str]) -> dict[str, float]:
 
 def _learn_ours(seed: int, changes: list[str]) -> list[dict[str, Any]]:
     settings = [f"evaluation.every_minutes={_LEARN_EVERY_SECONDS / 60}", f"seed={seed}"]
-    settings += [f"train.minutes={_LEARN_CAP_SECONDS / 60}", "evaluation.episodes=20"]
+    settings += [f"train.minutes={_LEARN_CAP_SECONDS / 60}", f"evaluation.episodes={_LEARN_STARTS}"]
     with tempfile.TemporaryDirectory() as folder:
         process = _start("ddqn.yaml", folder, [*settings, *changes])
         file = Path(folder) / "bench" / "evaluations.jsonl"
@@ -326,6 +327,7 @@ def _learn_ours(seed: int, changes: list[str]) -> list[dict[str, Any]]:
 def _learn_theirs(seed: int, changes: list[str]) -> list[dict[str, Any]]:
     command = [sys.executable, str(ROOT / "scripts" / "peer_learning.py"), "--seed", str(seed)]
     command += ["--every-minutes", str(_LEARN_EVERY_SECONDS / 60)]
+    command += ["--starts", str(_LEARN_STARTS)]
     command += ["--seconds", str(_LEARN_CAP_SECONDS), "--until-mean-x", str(_LEARN_MEAN_X)]
     for change in changes:
         command += ["--set", change]

@@ -2,7 +2,7 @@
 
     python scripts/peer_learning.py --stage 1-1 --seconds 1800 --episodes 100
 
-Prints one line of JSON: every evaluation of 20 greedy no-op starts (seconds are those
+Prints one line of JSON: every evaluation of greedy no-op starts (seconds are those
 of training, evaluations left out), and what the best policy of them comes to in
 a longer one. Used by bench.py and study.py; needs the extra `bench`.
 """
@@ -27,7 +27,6 @@ from mario_ddqn.evaluate import Evaluation, Rules, evaluate, measure
 from mario_ddqn.wrappers import make_env
 
 ROOT = Path(__file__).parent.parent
-_EPISODES = 20
 # What it makes in half an hour here. Its exploration rate falls over the first tenth of what
 # `learn` is told, so that a larger number would be unfair.
 _TOTAL_STEPS = 120_000
@@ -72,8 +71,7 @@ class _Evaluations(BaseCallback):
             return True
         began = time.monotonic()
         self._next_at += 60 * self._options.every_minutes
-        rules = Rules(seed=self._options.seed + len(self.lines) + 1, noop_max=30)
-        result = evaluate(self.greedy, self._env, rules, _EPISODES)
+        result = evaluate(self.greedy, self._env, Rules(spread=True), self._options.starts)
         if result.better_than(self.best):
             self.best = result
             self.best_weights = copy.deepcopy(self.model.policy.state_dict())
@@ -94,6 +92,7 @@ def main() -> None:
     )
     parser.add_argument("--until-mean-x", type=float, default=math.inf, help="ends the training")
     parser.add_argument("--every-minutes", type=float, default=2, help="between evaluations")
+    parser.add_argument("--starts", type=int, default=31, help="episodes of an evaluation")
     parser.add_argument("--episodes", type=int, default=0, help="of the last evaluation; 0: none")
     parser.add_argument("--evaluation-seed", type=int, default=0)
     options = parser.parse_args()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mario_ddqn.config import EnvConfig
-from mario_ddqn.evaluate import Outcome, Rules, play, summary, wilson_interval
+from mario_ddqn.evaluate import Evaluation, Outcome, Rules, play, summary, wilson_interval
 from mario_ddqn.wrappers import make_env
 
 ENV = EnvConfig(actions=["right+B", "NOOP", "right+A+B"])
@@ -35,6 +35,24 @@ def test_running_into_the_first_goomba() -> None:
     assert again == outcomes
     other = list(play(first_action, make_env(ENV), Rules(seed=4), 3))
     assert [o.noops for o in other] != [o.noops for o in outcomes]
+
+
+def test_spread_starts_are_all_of_them_and_go_the_same_way_each_time() -> None:
+    """31 starts, each once; a start that is played again ends as it did."""
+    outcomes = list(play(first_action, make_env(ENV), Rules(spread=True), 31))
+    assert [outcome.noops for outcome in outcomes] == list(range(31))
+    drawn = list(play(first_action, make_env(ENV), Rules(seed=5), 20))
+    assert all((o.x, o.steps) == (outcomes[o.noops].x, outcomes[o.noops].steps) for o in drawn)
+    few = play(first_action, make_env(ENV), Rules(spread=True), 4)
+    assert [outcome.noops for outcome in few] == [0, 7, 15, 23]
+
+
+def test_of_equal_evaluations_the_newer_is_the_better() -> None:
+    best = Evaluation(clear_rate=0.5, mean_x=2000, episodes=31)
+    assert best.better_than(None)
+    assert best.better_than(Evaluation(0.5, 2000, 31))
+    assert best.better_than(Evaluation(0.4, 3000, 31))
+    assert not best.better_than(Evaluation(0.5, 2001, 31))
 
 
 def test_epsilon_and_stickiness_change_the_play() -> None:

@@ -158,7 +158,7 @@ def test_evaluation_is_of_the_weights_at_the_time_it_was_asked_for() -> None:
         with torch.no_grad():
             run.network.advantage[-1].bias.copy_(torch.tensor([1000.0, 0.0]))
         run.until(lambda: run.steps >= 50)
-        run.collector.evaluate(1)
+        run.collector.evaluate()
         with torch.no_grad():
             run.network.advantage[-1].bias.copy_(torch.tensor([0.0, 1000.0]))
         run.until(lambda: bool(run.evaluations))

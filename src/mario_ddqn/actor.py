@@ -184,12 +184,12 @@ class Actor:
         self._start_states.set_state(state["start_states"])
         self._exploration.set_state(state["exploration"])
 
-    def evaluate(self, greedy_actions: GreedyActions, number: int) -> Evaluation:
+    def evaluate(self, greedy_actions: GreedyActions) -> Evaluation:
         """Plays greedy episodes from the stage's start, between two steps of the lanes."""
         if self._evaluation_env is None:
             self._evaluation_env = make_env(self._config.env)
         self.profile.book("rest")
-        rules = Rules(seed=self._config.seed + number, noop_max=self._config.env.noop_max)
+        rules = Rules(noop_max=self._config.env.noop_max, spread=True)
         result = evaluate(
             greedy_actions, self._evaluation_env, rules, self._config.evaluation.episodes
         )

@@ -29,7 +29,7 @@ class Collector(Protocol):
     def publish(self) -> None:
         """The network has changed."""
 
-    def evaluate(self, number: int) -> None:
+    def evaluate(self) -> None:
         """Has the network as it is now evaluated; the result comes with a later `collect`."""
 
     def actor_seconds(self) -> list[np.ndarray]:

@@ -294,7 +294,13 @@ class EvaluationConfig:
     every_minutes: float | None = option(
         None, "minutes from one evaluation to the next; null: none", above=0
     )
-    episodes: int = option(20, "episodes of an evaluation", least=1, most=1000)
+    episodes: int = option(
+        31,
+        "episodes of an evaluation, their starts spread over 0 to env.noop_max frames without "
+        "buttons; one for each is exact, as a start always goes the same way",
+        least=1,
+        most=1000,
+    )
     stop_at_clear_rate: float | None = option(
         None,
         "end the training when an evaluation reaches this clear rate; null: never",

@@ -25,8 +25,8 @@ class Evaluation:
     episodes: int
 
     def better_than(self, other: Evaluation | None) -> bool:
-        """By clear rate, then by x."""
-        return other is None or (self.clear_rate, self.mean_x) > (other.clear_rate, other.mean_x)
+        """By clear rate, then by x; of equals the newer, `self`, has learned longer."""
+        return other is None or (self.clear_rate, self.mean_x) >= (other.clear_rate, other.mean_x)
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,16 @@ class Rules:
     """How episodes of an evaluation are played.
 
     Each starts after 0 to `noop_max` frames without buttons, drawn uniformly
-    with `seed`. With probability `epsilon` an action is random; with
-    probability `sticky` the last one is repeated instead (Machado et al. 2018).
+    with `seed`, or, with `spread`, from the least to the most in even steps:
+    one start always goes the same way in greedy play, so that `noop_max` + 1
+    episodes tell exactly what a policy is worth. With probability `epsilon` an
+    action is random; with probability `sticky` the last one is repeated
+    instead (Machado et al. 2018).
     """
 
     seed: int = 0
     noop_max: int = 30
+    spread: bool = False
     epsilon: float = 0.0
     sticky: float = 0.0
 
@@ -70,6 +74,8 @@ def play(
     action_count = len(game.action_names)
     for episode in range(1, episodes + 1):
         noops = int(random.integers(rules.noop_max + 1))
+        if rules.spread:
+            noops = (episode - 1) * (rules.noop_max + 1) // episodes
         observation, info = env.reset(options={"noops": noops})
         action = 0
         best_x, steps, total = info["x_pos"], 0, 0.0

@@ -31,9 +31,9 @@ class InlineCollector:
     def publish(self) -> None:
         """The actor uses the learner's network itself."""
 
-    def evaluate(self, number: int) -> None:
+    def evaluate(self) -> None:
         """Plays the evaluation at once."""
-        self._evaluation = self._actor.evaluate(self._greedy_actions, number)
+        self._evaluation = self._actor.evaluate(self._greedy_actions)
 
     def actor_seconds(self) -> list[np.ndarray]:
         """Of the one actor; its waiting is the learner's work."""

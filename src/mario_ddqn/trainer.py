@@ -72,7 +72,6 @@ class Trainer:
         self._best_mean_x = 0.0
         self._best: Evaluation | None = None
         self._candidate: dict[str, Any] | None = None
-        self._evaluations = 0
         self._loss_sum = self._q_sum = 0.0
         self._seconds_before = 0.0
         self._began = self._row_at = self._saved_at = self._evaluated_at = time.monotonic()
@@ -161,9 +160,8 @@ class Trainer:
         patience = 0 if self._candidate is None else _EVALUATION_PATIENCE_SECONDS
         if time.monotonic() - self._evaluated_at >= max(patience, 60 * every):
             self._evaluated_at = time.monotonic()
-            self._evaluations += 1
             self._candidate = detached(self.get_state())
-            self._collector.evaluate(self._evaluations)
+            self._collector.evaluate()
 
     def _record(self, episode: Episode) -> None:
         if not episode.from_start:
@@ -263,7 +261,6 @@ class Trainer:
             "updates_due": self._updates_due,
             "best_mean_x": self._best_mean_x,
             "best": None if self._best is None else asdict(self._best),
-            "evaluations": self._evaluations,
             "agent": self._agent.get_state(),
             "collector": self._collector.get_state(),
             "sampler": self._replay.get_state(),
@@ -282,7 +279,6 @@ class Trainer:
         self._updates_due = state["updates_due"]
         self._best_mean_x = state["best_mean_x"]
         self._best = None if state["best"] is None else Evaluation(**state["best"])
-        self._evaluations = state["evaluations"]
         self._agent.set_state(state["agent"])
         self._collector.set_state(state["collector"])
         self._replay.set_state(state["sampler"])

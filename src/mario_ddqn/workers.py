@@ -145,9 +145,8 @@ class WorkerCollector:
         """The network's weights have changed: the actors shall use the new ones."""
         self._board.publish(self._network)
 
-    def evaluate(self, number: int) -> None:
+    def evaluate(self) -> None:
         """The first actor plays the evaluation between two of its steps."""
-        del number  # the board counts
         self._evaluation_board.publish(self._network)
 
     def actor_seconds(self) -> list[np.ndarray]:
@@ -319,7 +318,7 @@ def _act(job: _Job, pipe: Connection) -> None:
             version = board.fetch(network)
         if job.index == 0 and evaluation_board.version != evaluation:
             evaluation = evaluation_board.fetch(evaluated)
-            pipe.send(actor.evaluate(evaluated.greedy_actions, evaluation))
+            pipe.send(actor.evaluate(evaluated.greedy_actions))
         run_step = job.start_step + int(control.steps.sum())
         if run_step >= control.limit[0]:
             time.sleep(_PAUSE_SECONDS)
