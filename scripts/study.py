@@ -280,7 +280,6 @@ def _draw(study: Study, curves: list[dict[str, Any]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    longest = max(run.minutes[-1] for run in study.runs)
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     for axis, (key, label) in zip(
         axes, (("mean_x", "mean x, pixels"), ("clear_rate", "cleared")), strict=True
@@ -289,7 +288,7 @@ def _draw(study: Study, curves: list[dict[str, Any]], path: Path) -> None:
             minutes, low, middle, high = _band([row for row in curves if row["run"] == name], key)
             (line,) = axis.plot(minutes, middle, label=name)
             axis.fill_between(minutes, low, high, alpha=0.2, color=line.get_color())
-        axis.set(xlabel="minutes of training", ylabel=label, xlim=(0, longest), ylim=(0, None))
+        axis.set(xlabel="minutes of training", ylabel=label, xlim=(0, None), ylim=(0, None))
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=8)
     figure.suptitle(f"{_stages(study)}: greedy play while training, mean and range over seeds")
