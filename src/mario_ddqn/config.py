@@ -47,6 +47,9 @@ class RewardTerms:
     clock: float = option(1.0, "per tick of the game's clock that passes, subtracted", least=0)
     death: float = option(-25.0, "for losing a life, a time-out included", most=0)
     flag: float = option(0.0, "for touching the flag or the axe", least=0)
+    warp_zones: bool = option(
+        True, "count pixels walked in a warp zone (1-2, 4-2), which leads away from the flag"
+    )
     clip: float | None = option(15.0, "bound of a frame's sum on both sides; null: none", above=0)
     scale: float = option(1.0, "factor on the whole", above=0)
 

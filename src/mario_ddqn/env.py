@@ -32,10 +32,12 @@ class _Progress:
     """Pixels walked, counted on across pipes, areas and lives.
 
     A jump backwards inside one area is a maze that sent Mario back (4-4, 7-4,
-    8-4): the way he walks again does not count a second time.
+    8-4): the way he walks again does not count a second time. The way through a
+    warp zone counts only if it shall: in a single stage it is a dead end.
     """
 
-    def __init__(self, ram: game.Ram) -> None:
+    def __init__(self, ram: game.Ram, warp_zones: bool) -> None:
+        self.warp_zones = warp_zones
         self.x = game.x_pos(ram)
         self.key = game.area_key(ram)
         self.debt = 0
@@ -56,6 +58,8 @@ class _Progress:
             paid = min(gained, self.debt)
             self.debt -= paid
             gained -= paid
+        if not self.warp_zones and game.is_warp_zone(ram):
+            gained = 0
         self.total += gained
         self.best = max(self.best, self.total)
         return gained
@@ -78,8 +82,9 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     `info` has the keys of gym-super-mario-bros (x_pos, y_pos, time, coins, life,
     score, status, stage, world, flag_get) and: `death` (a life was lost in this
-    step), `progress` (pixels walked in the episode, counted on across areas),
-    `stalled` (the episode ended by `stall_steps`).
+    step), `progress` (pixels walked in the episode, counted on across areas, and
+    in warp zones if the reward's `warp_zones` says so), `stalled` (the episode
+    ended by `stall_steps`).
     """
 
     # Declared as an instance's variable by Gymnasium.
@@ -275,7 +280,7 @@ class MarioEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     def _begin(self) -> None:
         ram = self.core.ram()
-        self._progress = _Progress(ram)
+        self._progress = _Progress(ram, self._reward.warp_zones)
         self._clock = game.time_left(ram)
         self._clock_digits = game.clock_digits(ram)
         self._steps = self._stalled_for = 0

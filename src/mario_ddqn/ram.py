@@ -30,6 +30,9 @@ X_PAGE, X_PIXEL = 0x006D, 0x0086
 _Y_PIXEL, Y_VIEWPORT = 0x03B8, 0x00B5
 _STATUS = 0x0756
 ENEMY_TYPES = range(0x0016, 0x001B)
+# Above 0 from the moment on at which Mario has passed over the exit of 1-2 or 4-2
+# (WarpZoneControl in doppelganger's disassembly); a new area sets it back.
+WARP_ZONE = 0x06D6
 # Three digits, hundreds first.
 CLOCK = 0x07F8
 
@@ -120,6 +123,11 @@ def is_dead(ram: Ram) -> bool:
 def is_game_over(ram: Ram) -> bool:
     """No life is left."""
     return ram[LIFE] == _LIFE_GAME_OVER
+
+
+def is_warp_zone(ram: Ram) -> bool:
+    """A warp zone lies ahead or around: from here to the right, no way leads to the flag."""
+    return ram[WARP_ZONE] != 0
 
 
 def is_standing(ram: Ram) -> bool:
