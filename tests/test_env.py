@@ -320,6 +320,39 @@ def test_pipes_bring_no_jump_of_reward_and_progress_goes_on(paths: dict) -> None
     assert progress[-1] > progress[at]
 
 
+@needs_fceumm
+def test_a_warp_zone_counts_only_if_it_shall(paths: dict) -> None:
+    """Over the exit of 1-2 into its warp zone, and through the exit to the flag."""
+
+    def walked(name: str, warp_zones: bool) -> list[dict]:
+        path = paths[name]
+        reward = RewardTerms(progress=1, clock=0, death=0, flag=0, clip=None, warp_zones=warp_zones)
+        # The way into the warp zone was played with fresh jumps, the other without.
+        fresh_jumps = name == "1-2-warp-zone"
+        env = path_env(
+            "1-2", path, frame_skip=path["frame_skip"], fresh_jumps=fresh_jumps, reward=reward
+        )
+        steps = follow(env, path)
+        infos = [info for *_, info in steps]
+        assert [info["progress"] for info in infos] == list(
+            itertools.accumulate(reward for reward, *_ in steps)
+        )
+        return infos
+
+    counted, uncounted = walked("1-2-warp-zone", True), walked("1-2-warp-zone", False)
+    assert [info["x_pos"] for info in counted] == [info["x_pos"] for info in uncounted]
+    assert counted[-1]["x_pos"] >= 3040
+    # The exit's pipe begins at x 2,656; Mario starts at 40.
+    ends_at = 40 + uncounted[-1]["progress"]
+    assert 2600 < ends_at < 2656
+    for with_zone, without in zip(counted, uncounted, strict=True):
+        assert without["progress"] == min(with_zone["progress"], uncounted[-1]["progress"])
+    # The way to the flag is worth the same, but for the last pixels before the pipe.
+    out, out_uncounted = walked("1-2", True)[-1], walked("1-2", False)[-1]
+    assert out["flag_get"]
+    assert 0 <= out["progress"] - out_uncounted["progress"] <= 30
+
+
 def test_going_back_in_a_maze_is_not_paid_twice() -> None:
     """7-4 sends Mario back when he takes a wrong way; here his page is set back by hand."""
     env = MarioEnv("7-4", actions=["right+B", "NOOP"], frame_skip=1, reward=PIXELS_ONLY)
