@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -148,3 +149,27 @@ def test_too_much_memory_ends_before_anything_is_written(tmp_path: Path) -> None
         start(config(f"replay.maxlen={10**12}"), tmp_path / "run", never)
     assert not (tmp_path / "run").exists()
     assert np.iinfo(np.int64).max > 10**12
+
+
+@pytest.mark.parametrize("actors", [0, 1])
+def test_what_was_learned_last_is_evaluated(tmp_path: Path, actors: int) -> None:
+    changes = [f"train.actors={actors}", "evaluation.every_minutes=1000", "evaluation.episodes=2"]
+    start(config(*changes), tmp_path / "run", never)
+    folder = tmp_path / "run"
+    state = find_checkpoint(folder)[1]
+    evaluations = (folder / "evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in evaluations] == [state["steps"]]
+    best, content, _ = find_checkpoint(folder, prefer_best=True)
+    assert best.name == "best.chkpt"
+    assert content["steps"] == state["steps"]
+
+    # Nothing was learned since: there is nothing to play.
+    resume(folder, [], never)
+    assert (folder / "evaluations.jsonl").read_text().splitlines() == evaluations
+
+
+def test_a_stop_does_not_wait_for_an_evaluation(tmp_path: Path) -> None:
+    changes = ["evaluation.every_minutes=1000", "evaluation.episodes=2"]
+    start(config(*changes), tmp_path / "run", StopAfter(200))
+    assert find_checkpoint(tmp_path / "run")[1]["agent"]["updates"] > 0
+    assert not (tmp_path / "run" / "evaluations.jsonl").exists()

@@ -167,6 +167,27 @@ def test_evaluation_is_of_the_weights_at_the_time_it_was_asked_for() -> None:
         assert run.evaluations[0].mean_x < 450
 
 
+def test_an_evaluation_is_played_even_if_the_actor_dies_over_it() -> None:
+    with Collecting() as run:
+        run.until(lambda: run.steps >= 50)
+        (victim,) = run.processes()
+        victim.suspend()
+        run.collector.evaluate()
+        victim.kill()
+        run.until(lambda: bool(run.evaluations))
+        assert len(run.messages) == 1
+        # Played once, and not again.
+        steps = run.steps
+        run.until(lambda: run.steps >= steps + 200)
+        assert len(run.evaluations) == 1
+
+
+def test_an_evaluation_that_was_asked_for_before_the_actors_run_is_played() -> None:
+    with Collecting() as run:
+        run.collector.evaluate()
+        run.until(lambda: bool(run.evaluations))
+
+
 def test_a_killed_actor_is_started_again() -> None:
     with Collecting() as run:
         run.until(lambda: run.steps >= 100)

@@ -295,7 +295,9 @@ class EvaluationConfig:
     """Greedy episodes from the stage's start, played now and then while training."""
 
     every_minutes: float | None = option(
-        None, "minutes from one evaluation to the next; null: none", above=0
+        None,
+        "minutes from one evaluation to the next, the last when the time is up; null: none",
+        above=0,
     )
     episodes: int = option(
         31,

@@ -31,7 +31,6 @@ _BEST_AFTER_EPISODES = 20
 # Actors in their own processes may be so many updates' worth of steps ahead.
 _LEAD_UPDATES = 16
 _MOST_UPDATES_AT_ONCE = 16
-_EVALUATION_PATIENCE_SECONDS = 600
 # The learner, with nothing to do, looks again after so long; an update takes 10 ms.
 _PAUSE_SECONDS = 0.0005
 
@@ -76,6 +75,7 @@ class Trainer:
         self._seconds_before = 0.0
         self._began = self._row_at = self._saved_at = self._evaluated_at = time.monotonic()
         self._row_steps = self._row_updates = self._saved_steps = 0
+        self._evaluated_updates = 0
         self._profile = Profile(LEARNER_PARTS)
 
     def count_in(self, steps: int, seconds: float) -> None:
@@ -86,24 +86,31 @@ class Trainer:
     def run(self) -> None:
         """Trains; whatever ends it, the last thing is a checkpoint."""
         self._begin_clocks()
-        while self.steps < self.config.train.steps and not self._is_over():
-            collected = self._collector.collect(self.steps, self._step_limit())
-            self._profile.book("collect")
-            self.steps += collected.steps
-            for episode in collected.episodes:
-                self._record(episode)
-            self._learn(collected.steps)
-            self._evaluate(collected.evaluation)
+        while not (self._is_spent() or self._is_enough()):
+            self._collect_and_learn(self._step_limit())
+            if self._evaluation_is_due():
+                self._ask_for_evaluation()
             self._display.step(self.steps)
             if time.monotonic() - self._row_at >= self.config.log.every_seconds:
                 self._report()
             if self._save_is_due():
                 self.save()
             self._profile.book("rest")
+        self._evaluate_last()
         self._report()
         self.save(wait=True)
         if self.config.log.profile:
             self._show_profile()
+
+    def _collect_and_learn(self, limit: float) -> None:
+        collected = self._collector.collect(self.steps, limit)
+        self._profile.book("collect")
+        self.steps += collected.steps
+        for episode in collected.episodes:
+            self._record(episode)
+        self._learn(collected.steps)
+        if collected.evaluation is not None:
+            self._take_evaluation(collected.evaluation)
 
     def _step_limit(self) -> float:
         """How far the actors may go before the learner has caught up."""
@@ -136,32 +143,16 @@ class Trainer:
             self._loss_sum += result.loss
             self._q_sum += result.mean_q
 
-    def _is_over(self) -> bool:
-        target = self.config.evaluation.stop_at_clear_rate
-        reached = self._best is not None and target is not None and self._best.clear_rate >= target
+    def _is_spent(self) -> bool:
+        """Whether the steps or the minutes that the training was given are up."""
         minutes = self.config.train.minutes
         too_long = minutes is not None and self.seconds >= 60 * minutes
-        return reached or too_long or self._stop_requested()
+        return too_long or self.steps >= self.config.train.steps
 
-    def _evaluate(self, result: Evaluation | None) -> None:
-        """Takes a result in, and asks for the next one when it is time."""
-        if result is not None and self._candidate is not None:
-            candidate = self._candidate
-            self._metrics.evaluation(result, step=candidate["steps"], seconds=candidate["seconds"])
-            self._display.evaluation(result)
-            if result.better_than(self._best):
-                self._best = result
-                self._checkpointer.save(self._candidate, steps=self.steps, name=BEST)
-            self._candidate = None
-        every = self.config.evaluation.every_minutes
-        if every is None or not self._learning:
-            return
-        # An actor that died over an evaluation never answers.
-        patience = 0 if self._candidate is None else _EVALUATION_PATIENCE_SECONDS
-        if time.monotonic() - self._evaluated_at >= max(patience, 60 * every):
-            self._evaluated_at = time.monotonic()
-            self._candidate = detached(self.get_state())
-            self._collector.evaluate()
+    def _is_enough(self) -> bool:
+        target = self.config.evaluation.stop_at_clear_rate
+        reached = self._best is not None and target is not None and self._best.clear_rate >= target
+        return reached or self._stop_requested()
 
     def _record(self, episode: Episode) -> None:
         if not episode.from_start:
@@ -186,6 +177,44 @@ class Trainer:
         for number, seconds in enumerate(self._collector.actor_seconds()):
             for line in profile_lines(f"actor {number}", ACTOR_PARTS, seconds):
                 self._display.line(line)
+
+    # -- evaluation ------------------------------------------------------------
+
+    def _evaluation_is_due(self) -> bool:
+        every = self.config.evaluation.every_minutes
+        if every is None or not self._learning or self._candidate is not None:
+            return False
+        return time.monotonic() - self._evaluated_at >= 60 * every
+
+    def _ask_for_evaluation(self) -> None:
+        self._evaluated_at = time.monotonic()
+        self._evaluated_updates = self._agent.updates
+        self._candidate = detached(self.get_state())
+        self._collector.evaluate()
+
+    def _take_evaluation(self, result: Evaluation) -> None:
+        if self._candidate is None:
+            return
+        steps, seconds = self._candidate["steps"], self._candidate["seconds"]
+        self._metrics.evaluation(result, step=steps, seconds=seconds)
+        self._display.evaluation(result)
+        if result.better_than(self._best):
+            self._best = result
+            self._checkpointer.save(self._candidate, steps=self.steps, name=BEST)
+        self._candidate = None
+
+    def _evaluate_last(self) -> None:
+        """What was learned since the last evaluation may be the best; a stop does not wait."""
+        if self.config.evaluation.every_minutes is None:
+            return
+        self._await_evaluation()
+        if self._agent.updates > self._evaluated_updates and not self._is_enough():
+            self._ask_for_evaluation()
+            self._await_evaluation()
+
+    def _await_evaluation(self) -> None:
+        while self._candidate is not None and not self._is_enough():
+            self._collect_and_learn(self.steps)
 
     # -- reporting -------------------------------------------------------------
 
@@ -229,7 +258,7 @@ class Trainer:
     def _begin_clocks(self) -> None:
         self._began = self._row_at = self._saved_at = self._evaluated_at = time.monotonic()
         self._row_steps = self._saved_steps = self.steps
-        self._row_updates = self._agent.updates
+        self._row_updates = self._evaluated_updates = self._agent.updates
 
     # -- saving ----------------------------------------------------------------
 

@@ -48,7 +48,8 @@ class Control:
 
     `limit`: the run's step that actors may not pass (learner); `stop`: 1 ends
     them (learner); `steps`: agent steps each has done since the start (actor);
-    `seconds`: where each one's time went, by ACTOR_PARTS (actor).
+    `seconds`: where each one's time went, by ACTOR_PARTS (actor); `evaluated`: the
+    evaluation that was played last (first actor), by its version on the board.
     """
 
     def __init__(self, actors: int, allocate: Callable[..., np.ndarray]) -> None:
@@ -56,6 +57,7 @@ class Control:
         self.stop = allocate((1,), np.int64)
         self.steps = allocate((actors,), np.int64)
         self.seconds = allocate((actors, len(ACTOR_PARTS)), np.float64)
+        self.evaluated = allocate((1,), np.int64)
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,10 @@ class WorkerCollector:
         self._board.publish(self._network)
 
     def evaluate(self) -> None:
-        """The first actor plays the evaluation between two of its steps."""
+        """The first actor plays the evaluation between two of its steps.
+
+        If it is not running or dies over it, the one that takes its place does.
+        """
         self._evaluation_board.publish(self._network)
 
     def actor_seconds(self) -> list[np.ndarray]:
@@ -307,7 +312,6 @@ def _act(job: _Job, pipe: Connection) -> None:
     assert parent is not None
 
     version = 0
-    evaluation = evaluation_board.version
     looked_at = time.monotonic()
     while not control.stop[0]:
         if time.monotonic() - looked_at > _CHECK_SECONDS:
@@ -316,9 +320,11 @@ def _act(job: _Job, pipe: Connection) -> None:
                 return
         if board.version != version:
             version = board.fetch(network)
-        if job.index == 0 and evaluation_board.version != evaluation:
+        # Noted only when it is done: who dies over it leaves it to the next.
+        if job.index == 0 and evaluation_board.version != control.evaluated[0]:
             evaluation = evaluation_board.fetch(evaluated)
             pipe.send(actor.evaluate(evaluated.greedy_actions))
+            control.evaluated[0] = evaluation
         run_step = job.start_step + int(control.steps.sum())
         if run_step >= control.limit[0]:
             time.sleep(_PAUSE_SECONDS)
