@@ -5,9 +5,9 @@
 The study file names the minutes of training after which the best checkpoint so far is
 evaluated, the clear rate that is `enough` to leave out the later of them, the stage, the
 seeds, the evaluation, and the runs: each a configuration with changes (`set`), or
-`peer: sb3`; minutes, stage and seeds may be a run's own. Each training has the machine for
-itself. A study that was stopped goes on when it is started again: finished runs are kept,
-the one under way is resumed. Its folder then holds
+`peer: sb3`. Minutes, stage and seeds may be a run's own; changes of the study come before a
+run's. Each training has the machine for itself. A study that was stopped goes on when it is
+started again: finished runs are kept, the one under way is resumed. Its folder then holds
 results.csv (a row a run, seed and time), curves.csv (every evaluation of the trainings),
 table.md and curves.png (mean and range over the seeds).
 Needs `pip install -e '.[study]'`; peers need `.[bench]` too.
@@ -100,7 +100,11 @@ def read_study(path: Path) -> Study:
     """Reads a study file; a run's minutes, seeds and stage default to the study's."""
     content = yaml.safe_load(path.read_text())
     default = {key: content.pop(key) for key in ("minutes", "seeds", "stage") if key in content}
-    runs = [Run(name, **{**default, **run}) for name, run in content.pop("runs").items()]
+    changes = content.pop("set", [])
+    runs = [
+        Run(name, **{**default, **run, "set": [*changes, *run.get("set", [])]})
+        for name, run in content.pop("runs").items()
+    ]
     return Study(runs=runs, **content)
 
 
@@ -228,12 +232,15 @@ def write_tables(study: Study, out: Path) -> None:
         for seed in run.seeds:
             folder = run_folder(out, run, seed)
             key = {"run": run.name, "seed": seed}
+            curve = _lines(folder / "evaluations.jsonl")
             for minutes in run.minutes:
-                result = _result(folder, minutes)
-                if result.exists():
-                    entry = {**key, "minutes": minutes, **json.loads(result.read_text())}
-                    results.append(entry)
-            curves += [{**key, **line} for line in _lines(folder / "evaluations.jsonl")]
+                for result in _lines(_result(folder, minutes)):
+                    rates = [at["clear_rate"] for at in curve if at["step"] <= result["steps"]]
+                    mean = statistics.mean(rates) if rates else None
+                    results.append(
+                        {**key, "minutes": minutes, **result, "mean_rate_of_training": mean}
+                    )
+            curves += [{**key, **line} for line in curve]
     _write_csv(out / "results.csv", results)
     _write_csv(out / "curves.csv", curves)
     (out / "table.md").write_text(_table(study, results))
@@ -252,19 +259,20 @@ def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 def _table(study: Study, results: list[dict[str, Any]]) -> str:
     lines = [
         f"{_stages(study)}; best checkpoint so far, {study.episodes} greedy episodes, seed "
-        f"{study.evaluation_seed}",
+        f"{study.evaluation_seed}; on the way: mean clear rate of all evaluations up to then",
         "",
-        "| run | seed | minutes | cleared | 95% interval | sticky 0.25 | mean x | first flag, step "
-        "| steps |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| run | seed | minutes | cleared | 95% interval | sticky 0.25 | mean x | on the way "
+        "| first flag, step | steps |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in results:
         low, high = row["greedy_clear_rate_interval"]
-        first = row["first_flag_step"]
+        first, mean = row["first_flag_step"], row["mean_rate_of_training"]
         lines.append(
             f"| {row['run']} | {row['seed']} | {row['minutes']:g} | {row['greedy_clears']} of "
             f"{row['greedy_episodes_played']} | {low:.0%} to {high:.0%} | {row['sticky_clears']} | "
-            f"{row['greedy_mean_x']:,.0f} | {'-' if first is None else f'{first:,}'} | "
+            f"{row['greedy_mean_x']:,.0f} | {'-' if mean is None else f'{mean:.0%}'} | "
+            f"{'-' if first is None else f'{first:,}'} | "
             f"{row['steps']:,} |"
         )
     return "\n".join(lines) + "\n"

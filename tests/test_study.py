@@ -31,6 +31,7 @@ def test_a_study_is_stopped_and_goes_on(tmp_path: Path) -> None:
     study.write_text(
         f"""
 minutes: [0.05, 0.2]
+set: [agent.gamma=0.8]
 seeds: [1]
 stage: 1-1
 episodes: 2
@@ -59,7 +60,9 @@ runs:
     assert done.returncode == 0, done.stderr
     assert (out / "plain" / "seed-1.log").read_text().count("resuming") >= 1
     assert "stage: 1-3\n" in (out / "n-step-3" / "seed-2" / "config.yaml").read_text()
-    assert done.stdout.startswith("1-1, 1-3; best checkpoint so far, 2 greedy episodes, seed 9\n")
+    assert "gamma: 0.8\n" in (out / "n-step-3" / "seed-2" / "config.yaml").read_text()
+    assert "n_step: 3\n" in (out / "n-step-3" / "seed-2" / "config.yaml").read_text()
+    assert done.stdout.startswith("1-1, 1-3; best checkpoint so far, 2 greedy episodes, seed 9;")
     with (out / "results.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["run"], row["seed"], row["minutes"]) for row in rows] == [
@@ -109,3 +112,34 @@ runs:
     table = (tmp_path / "out" / "table.md").read_text()
     assert "| plain | 1 | 60 | 9 of 10 |" in table
     assert "| short | 1 | 30 | 0 of 10 |" in table
+
+
+def test_the_table_tells_what_evaluations_on_the_way_came_to(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        """
+minutes: [1, 2]
+seeds: [1]
+stage: 1-1
+episodes: 10
+evaluation_seed: 9
+runs: {plain: {config: not there}}
+"""
+    )
+    folder = tmp_path / "out" / "plain" / "seed-1"
+    folder.mkdir(parents=True)
+    result = {"first_flag_step": None, "greedy_clear_rate_interval": [0, 1], "greedy_clears": 7}
+    result |= {"greedy_episodes_played": 10, "sticky_clears": 5, "greedy_mean_x": 6.0}
+    for minutes, steps in ((1, 100), (2, 200)):
+        line = json.dumps({**result, "steps": steps})
+        (folder / f"result-{minutes}.json").write_text(line)
+    lines = [
+        {"step": step, "seconds": step, "clear_rate": rate, "mean_x": 6.0}
+        for step, rate in ((50, 0.25), (100, 0.75), (150, 1.0), (200, 0.4), (250, 0.0))
+    ]
+    (folder / "evaluations.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    command = [sys.executable, str(ROOT / "scripts" / "study.py"), str(study), "--tables-only"]
+    subprocess.run([*command, "--out", str(tmp_path / "out")], check=True, timeout=60)
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert "| plain | 1 | 1 | 7 of 10 | 0% to 100% | 5 | 6 | 50% | - | 100 |" in table
+    assert "| plain | 1 | 2 | 7 of 10 | 0% to 100% | 5 | 6 | 60% | - | 200 |" in table
