@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument(
         "--learn",
         action="store_true",
-        help="measure only how fast 1-1 is learned, against stable-baselines3 (up to an hour)",
+        help="measure only how fast 1-1 is learned, against stable-baselines3 (up to 4 hours)",
     )
     parser.add_argument(
         "--without-fresh-jumps",
@@ -299,8 +299,13 @@ def learning(raw: dict[str, Any], changes: list[str]) -> dict[str, float]:
     `changes` are made to the environment of both.
     """
     for key, learn in (("learn", _learn_ours), ("sb3_learn", _learn_theirs)):
-        raw[f"{key}_evaluations"] = [learn(seed, changes) for seed in _LEARN_SEEDS]
-        raw[f"{key}_seconds"] = [_first_reached(seed) for seed in raw[f"{key}_evaluations"]]
+        raw[f"{key}_evaluations"], raw[f"{key}_seconds"] = [], []
+        for seed in _LEARN_SEEDS:
+            evaluations = learn(seed, changes)
+            raw[f"{key}_evaluations"].append(evaluations)
+            raw[f"{key}_seconds"].append(_first_reached(evaluations))
+            # It may take hours: what is known so far outlives an interruption.
+            print(f"{key} of seed {seed}: {raw[f'{key}_seconds'][-1]} s", file=sys.stderr)
     ours, theirs = (
         statistics.median(seconds or _LEARN_CAP_SECONDS for seconds in raw[key])
         for key in ("learn_seconds", "sb3_learn_seconds")
