@@ -52,7 +52,6 @@ _LEARN_MEAN_X = 1500
 _LEARN_STARTS = 20
 _LEARN_CAP_SECONDS = 1800
 _LEARN_EVERY_SECONDS = 20
-_LEARN_SEEDS = (1, 2, 3)
 # Figure -> (at least or at most, target, what it is).
 TARGETS: dict[str, tuple[str, float, str]] = {
     "env_vs_emulator": (">=", 0.85, "one environment's steps/s against bare FCEUmm / 4"),
@@ -84,12 +83,20 @@ def main() -> None:
         action="store_true",
         help="with --learn: both without env.fresh_jumps, where no constant policy gets far",
     )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[1, 2, 3],
+        metavar="SEED",
+        help="with --learn: of the trainings, each as long as half an hour (default 1 2 3)",
+    )
     options = parser.parse_args()
     raw: dict[str, Any] = {}
     began = time.monotonic()
     if options.learn:
         changes = ["env.fresh_jumps=false"] if options.without_fresh_jumps else []
-        ratios = learning(raw, changes)
+        ratios = learning(raw, changes, options.seeds)
         _finish(ratios, raw, options.json)
         return
     for measure in (environment, sampling, learner, trainings):
@@ -289,18 +296,19 @@ def trainings(raw: dict[str, float], seconds: float) -> None:
         raw[f"tutorial_every_{every}"] = _peer("tutorial", every=every, seconds=seconds)
 
 
-def learning(raw: dict[str, Any], changes: list[str]) -> dict[str, float]:
+def learning(raw: dict[str, Any], changes: list[str], seeds: list[int]) -> dict[str, float]:
     """Seconds of training until 20 greedy no-op starts of 1-1 reach a mean x of 1,500.
 
     configs/ddqn.yaml against stable-baselines3's DQN at its defaults on the same
-    environment: both with three seeds, each evaluated every 20 seconds, for 30 minutes
-    at most. Evaluations count in our seconds (an actor plays them), not in theirs.
+    environment: both with each of `seeds`, evaluated every 20 seconds, for 30 minutes at
+    most. Evaluations count in our seconds (an actor plays them), not in theirs.
     The ratio is that of the medians, a lower bound where theirs does not get there.
     `changes` are made to the environment of both.
     """
+    raw["learn_seeds"] = seeds
     for key, learn in (("learn", _learn_ours), ("sb3_learn", _learn_theirs)):
         raw[f"{key}_evaluations"], raw[f"{key}_seconds"] = [], []
-        for seed in _LEARN_SEEDS:
+        for seed in seeds:
             evaluations = learn(seed, changes)
             raw[f"{key}_evaluations"].append(evaluations)
             raw[f"{key}_seconds"].append(_first_reached(evaluations))
