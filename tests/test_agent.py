@@ -47,6 +47,22 @@ def test_double_dqn_target_by_hand() -> None:
     assert targets.tolist() == pytest.approx([1 + 9, 2 + 16.2, 3])
 
 
+@pytest.mark.parametrize(("double", "worth"), [(True, 2.0), (False, 7.0)])
+def test_who_chooses_the_action_that_the_target_network_values(double: bool, worth: float) -> None:
+    learner = agent(double=double)
+    with torch.no_grad():
+        for network, outputs in (
+            (learner.online, [1.0, 0.0, 0.0]),
+            (learner.target, [2.0, 7.0, 0.0]),
+        ):
+            network.advantage[-1].weight.zero_()
+            network.advantage[-1].bias.copy_(torch.tensor(outputs))
+    data = batch(reward=100.0, discount=0.5)
+    result = learner.update(data)
+    values = np.where(data.actions.numpy() == 0, 1.0, 0.0)
+    assert result.errors == pytest.approx(100 + 0.5 * worth - values)
+
+
 def test_update_is_huber_loss_and_adam_by_hand() -> None:
     """Of the last layer's bias: a step of Adam's first update is lr * sign(gradient)."""
     learner = agent(learning_rate=0.01)

@@ -47,7 +47,8 @@ def double_dqn_target(
     """Equation 4 of van Hasselt et al. 2016: the online network chooses, the target values.
 
     `rewards` and `discounts` are float32 [batch] (see Batch), the next values of
-    both networks float32 [batch, actions]; returns float32 [batch].
+    both networks float32 [batch, actions]; returns float32 [batch]. With the target
+    network's values for both it is DQN's target (Mnih et al. 2015, algorithm 1).
     """
     chosen = next_online.argmax(1, keepdim=True)
     return rewards + discounts * next_target.gather(1, chosen).squeeze(1)
@@ -116,9 +117,9 @@ class DDQNAgent:
         with self._autocast():
             with torch.no_grad():
                 following = self._prepare(batch.next_observations)
-                targets = double_dqn_target(
-                    batch.rewards, batch.discounts, self._online(following), self._target(following)
-                )
+                worth = self._target(following)
+                choosing = self._online(following) if self.config.double else worth
+                targets = double_dqn_target(batch.rewards, batch.discounts, choosing, worth)
             values = self._online(self._prepare(batch.observations))
         taken = values.gather(1, batch.actions[:, None]).squeeze(1)
         losses = nn.functional.smooth_l1_loss(taken, targets, reduction="none")

@@ -105,6 +105,11 @@ class AgentConfig:
     """Double DQN (van Hasselt et al. 2016)."""
 
     network: NetworkConfig = section(NetworkConfig, "the online and the target network")
+    double: bool = option(
+        True,
+        "the online network chooses the action that the target network values; false: the target "
+        "network does both (DQN, Mnih et al. 2015)",
+    )
     gamma: float = option(0.9, "discount of a step's reward", least=0, most=1)
     n_step: int = option(1, "steps of reward before the target network is asked", least=1, most=100)
     batch_size: int = option(32, "transitions an update learns from", least=1, most=65536)
