@@ -87,6 +87,7 @@ def test_every_option_has_a_text() -> None:
         ),
         ("replay: {device: tpu}\n", "replay.device: is 'tpu'; expected auto | cpu | cuda"),
         ("env: 3\n", "x.yaml:1: env: is a section; give its keys below it, indented"),
+        ("env: [3]\n", "x.yaml:1: env: is a section; give its keys below it, indented"),
         ("seed: {a: 1}\n", "x.yaml:1: seed: takes one value, not a section"),
         ("env:\n  stage: 9-1\n", "x.yaml:2: env.stage: is '9-1'; expected 1-1 to 8-4, or game"),
         ("env:\n  actions: [fly]\n", "x.yaml:2: env.actions: unknown button 'fly'"),

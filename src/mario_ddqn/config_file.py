@@ -161,7 +161,7 @@ def _build(kind: type, values: dict[str, Any], prefix: str) -> Any:
         hint = _hints(kind)[name]
         if dataclasses.is_dataclass(hint):
             if not isinstance(value, dict):
-                if value.node.value in _NULLS:
+                if isinstance(value.node, yaml.ScalarNode) and value.node.value in _NULLS:
                     continue
                 raise UserError(
                     f"{value.where}: {key}: is a section; give its keys below it, indented"
