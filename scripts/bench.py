@@ -89,7 +89,7 @@ def main() -> None:
         nargs="+",
         default=[1, 2, 3],
         metavar="SEED",
-        help="with --learn: of the trainings, each as long as half an hour (default 1 2 3)",
+        help="with --learn: one training of each side a seed, up to 30 minutes (default 1 2 3)",
     )
     options = parser.parse_args()
     raw: dict[str, Any] = {}
